@@ -1,0 +1,128 @@
+package tierlock_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/tierlock/tierlock"
+)
+
+func TestParseKey(t *testing.T) {
+	for _, good := range []string{"a", "biz:order:lock:10086", "A_z:.-09", strings.Repeat("k", 256)} {
+		if k, err := tierlock.ParseKey(good); err != nil || k.String() != good {
+			t.Errorf("ParseKey(%.20q) = %q, %v", good, k, err)
+		}
+	}
+	for bad, want := range map[string]string{
+		"":                       "got 0",
+		strings.Repeat("k", 257): "got 257",
+		"biz:order:lock:a b":     `byte ' ' at 16 is not one of a-z A-Z 0-9 _ : . -`,
+		"a{b}":                   "byte '{' at 1",
+		"键":                      "byte 0xe9 at 0",
+		"a\r\n":                  "byte 0x0d at 1",
+		"a\x00":                  "byte 0x00 at 1",
+	} {
+		_, err := tierlock.ParseKey(bad)
+		var inv *tierlock.InvalidError
+		if !errors.Is(err, tierlock.ErrInvalid) || !errors.As(err, &inv) || inv.Field != "key" || !strings.Contains(inv.Rule, want) {
+			t.Errorf("ParseKey(%.20q): %v, want rule with %q", bad, err, want)
+		}
+	}
+}
+
+func TestKeyHashIsFNV1a(t *testing.T) {
+	k, err := tierlock.ParseKey("foobar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := k.Hash(); got != 0x85944171f73967e8 { // FNV-1a 64 of "foobar", from its authors' test suite
+		t.Errorf("Hash = %#x", got)
+	}
+}
+
+func TestRequestIDShowsItsFingerprintOnly(t *testing.T) {
+	id := tierlock.NewRequestID()
+	secret, fp := id.Secret(), id.Fingerprint()
+	if back, err := tierlock.ParseRequestID(secret); err != nil || back != id {
+		t.Fatalf("round trip: %v, %v", back, err)
+	}
+	if len(fp) != 16 || strings.Contains(secret, fp) {
+		t.Fatalf("fingerprint %q of %q", fp, secret)
+	}
+	js, err := json.Marshal(struct{ ID tierlock.RequestID }{id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := string(js) + id.LogValue().String()
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d"} {
+		shown += fmt.Sprintf(verb, id) + fmt.Sprintf(verb, tierlock.Grant{RequestID: id})
+	}
+	if strings.Contains(shown, secret) || strings.Contains(strings.ToLower(shown), secret[:8]) {
+		t.Errorf("the secret %s shows in %s", secret, shown)
+	}
+}
+
+func TestParseRequestID(t *testing.T) {
+	for _, bad := range []string{"", strings.Repeat("0", 32), strings.Repeat("A", 32), strings.Repeat("a", 31), "123e4567-e89b-12d3-a456-426614174000"} {
+		_, err := tierlock.ParseRequestID(bad)
+		if !errors.Is(err, tierlock.ErrInvalid) || len(bad) > 8 && strings.Contains(err.Error(), bad) {
+			t.Errorf("ParseRequestID(%q): %v", bad, err)
+		}
+	}
+}
+
+func TestWordsRoundTripAndRefuseZero(t *testing.T) {
+	var tier tierlock.Tier
+	for _, want := range []tierlock.Tier{tierlock.Shared, tierlock.Optimistic, tierlock.Local, tierlock.Bypass} {
+		text, err := want.MarshalText()
+		if err != nil || tier.UnmarshalText(text) != nil || tier != want {
+			t.Errorf("%v: %q, %v", want, text, err)
+		}
+	}
+	if _, err := tierlock.Tier(0).MarshalText(); err == nil {
+		t.Error("the zero tier marshals")
+	}
+	if err := tier.UnmarshalText([]byte("invalid")); !errors.Is(err, tierlock.ErrInvalid) {
+		t.Errorf("invalid: %v", err)
+	}
+	if got := tierlock.Tier(99).String(); got != "invalid" {
+		t.Errorf("Tier(99) = %s", got)
+	}
+}
+
+func TestErrorsTellOutcomesApart(t *testing.T) {
+	all := []error{tierlock.ErrHeld, tierlock.ErrTimeout, tierlock.ErrSystem, tierlock.ErrOptimistic, tierlock.ErrLost}
+	for name, c := range map[string]struct {
+		v    tierlock.Verdict
+		want []error
+	}{
+		"held":       {tierlock.Verdict{Outcome: tierlock.Failure, Reason: tierlock.ReasonHeld}, all[:1]},
+		"timeout":    {tierlock.Verdict{Outcome: tierlock.Timeout, Reason: tierlock.ReasonAttempt}, all[1:2]},
+		"optimistic": {tierlock.Verdict{Outcome: tierlock.Timeout, Reason: tierlock.ReasonSlow, Advice: tierlock.AdviseOptimistic}, []error{tierlock.ErrTimeout, tierlock.ErrOptimistic}},
+		"system":     {tierlock.Verdict{Outcome: tierlock.SystemError, Reason: tierlock.ReasonDown}, all[2:3]},
+		"lost":       {tierlock.Verdict{Outcome: tierlock.Failure, Reason: tierlock.ReasonLost}, all[4:]},
+	} {
+		err := fmt.Errorf("wrapped: %w", &tierlock.Error{Op: "acquire", Verdict: c.v})
+		for _, s := range all {
+			want := false
+			for _, w := range c.want {
+				want = want || w == s
+			}
+			if errors.Is(err, s) != want {
+				t.Errorf("%s: Is(%v) = %v", name, s, !want)
+			}
+		}
+	}
+}
+
+func FuzzParseKey(f *testing.F) {
+	f.Add("biz:order:lock:1")
+	f.Fuzz(func(t *testing.T, s string) {
+		if k, err := tierlock.ParseKey(s); err == nil && (k.String() != s || len(s) > 256 || strings.ContainsAny(s, " {}\r\n\x00")) {
+			t.Errorf("accepted %q", s)
+		}
+	})
+}
