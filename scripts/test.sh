@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Runs every test of every module with the race detector. With TIERLOCK_SERVERS=real the
+# tests that start real servers run too; without it each says that it was left out.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+for mod in . test; do
+  [ -f "$mod/go.mod" ] || continue
+  echo "== go test ($mod)"
+  (cd "$mod" && go vet ./... && go test -race -shuffle=on -timeout 20m -v ./... >"$log" 2>&1) || status=$?
+  # What a person reads: packages, failures and what was left out; the rest on failure only.
+  grep -E '^(ok|FAIL|panic:|---? ?FAIL|\s+--- FAIL)' "$log" || true
+  if [ "${status:-0}" -ne 0 ]; then
+    grep -vE '^(=== (RUN|PAUSE|CONT|NAME)|\s*--- PASS)' "$log" | tail -n 400
+    exit "$status"
+  fi
+  left=$(grep -c 'left out:' "$log" || true)
+  [ "$left" -eq 0 ] || { echo "$left tests were left out:"; grep -oE 'left out:.*' "$log" | sort | uniq -c; }
+done
