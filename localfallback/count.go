@@ -1,0 +1,78 @@
+package localfallback
+
+import (
+	"time"
+
+	"github.com/maypok86/otter/v2"
+
+	"github.com/tierlock/tierlock"
+)
+
+// A record is in one of two counters from the Compute that writes it to the deletion that
+// forgets it: live while it has holders, idle while it has none. The functions here are
+// the only ones that move it, all under its bucket's lock, so the sums stay exact.
+
+// count moves r to live, unless the table has all the keys it may.
+func (t *Table) count(r *record, found bool) bool {
+	if t.live.Add(1) > t.keys {
+		t.live.Add(-1)
+		return false
+	}
+	r.counted = true
+	if found {
+		t.idle.Add(-1)
+	}
+	return true
+}
+
+// keep makes sure that the cache keeps r as long as its holders last. Most grants on a
+// busy key find that it does already, and write nothing.
+func (t *Table) keep(r *record) otter.ComputeOp {
+	last := r.last()
+	if last <= r.expires {
+		return otter.CancelOp
+	}
+	r.expires = last + moment(linger)
+	return otter.WriteOp
+}
+
+// expiry is how long the cache keeps the record of an entry from now on, by its own clock.
+func (t *Table) expiry(e otter.Entry[tierlock.Key, *record]) time.Duration {
+	return t.clock.untilAt(e.Value.expires, e.SnapshotAtNano)
+}
+
+// touch runs do on key's record, if it has one, with the expired holders gone. A record
+// that is left empty stays, idle, while there are few of those.
+func (t *Table) touch(key tierlock.Key, now moment, do func(*record)) {
+	t.records.Compute(key, func(r *record, found bool) (*record, otter.ComputeOp) {
+		if !found {
+			return nil, otter.CancelOp
+		}
+		r.prune(now)
+		do(r)
+		if len(r.holders) > 0 || !r.counted {
+			return r, otter.CancelOp
+		}
+		r.counted = false
+		t.live.Add(-1)
+		if t.idle.Add(1) > maxIdle {
+			return r, otter.InvalidateOp
+		}
+		return r, otter.CancelOp
+	})
+}
+
+// forget is called by the cache, under the bucket's lock, when a record leaves it: swept
+// after its end, replaced after its end, or invalidated. An update in place is none of
+// these.
+func (t *Table) forget(e otter.DeletionEvent[tierlock.Key, *record]) {
+	if e.Cause == otter.CauseReplacement {
+		return
+	}
+	if e.Value.counted {
+		t.live.Add(-1)
+	} else {
+		t.idle.Add(-1)
+	}
+	e.Value.rouse()
+}

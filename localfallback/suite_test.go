@@ -1,0 +1,35 @@
+package localfallback_test
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/tierlock/tierlock/backend/backendtest"
+	"github.com/tierlock/tierlock/localfallback"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestTableKeepsTheContract(t *testing.T) {
+	for name, permits := range map[string]int{"one holder": 1, "three holders": 3} {
+		t.Run(name, func(t *testing.T) {
+			table := newTable(t, localfallback.Config{Permits: permits})
+			backendtest.Run(t, "in process", table, backendtest.Options{Holders: permits})
+		})
+	}
+}
+
+func TestBypassKeepsTheContract(t *testing.T) {
+	backendtest.Run(t, "in process", localfallback.Bypass{}, backendtest.Options{})
+}
+
+func newTable(t testing.TB, cfg localfallback.Config) *localfallback.Table {
+	t.Helper()
+	table, err := localfallback.NewTable(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(table.Close)
+	return table
+}

@@ -1,0 +1,196 @@
+package localfallback
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/maypok86/otter/v2"
+
+	"github.com/tierlock/tierlock"
+)
+
+// Config of a [Table]. Zero fields mean the stated default.
+type Config struct {
+	Permits int // holders per key; 1 excludes inside the process; 3
+	Keys    int // keys held at once; one more is refused with ReasonFull; 100,000
+}
+
+// Validate reports every fault at once, each a [*tierlock.InvalidError].
+func (c Config) Validate() error {
+	var faults []error
+	if c.Permits < 0 {
+		faults = append(faults, tierlock.Invalid("permits", strconv.Itoa(c.Permits), "want 1 or more"))
+	}
+	if c.Keys < 0 {
+		faults = append(faults, tierlock.Invalid("keys", strconv.Itoa(c.Keys), "want 1 or more"))
+	}
+	return errors.Join(faults...)
+}
+
+// Table is a bounded lock inside this process and implements [tierlock.Backend] and
+// [tierlock.Waiter]: at most Permits holders per key, each with a hard end that no renewal
+// moves, and at most Keys keys. It is bounded by refusal: a live holder is never evicted,
+// since that would grant its key twice. Each operation is one Compute of the cache, so it
+// is atomic per key; all methods may be called from any goroutine. One Table serves one
+// chain, so chains never fill each other's.
+type Table struct {
+	keys    int64
+	permits atomic.Int64
+	live    atomic.Int64 // records that have a holder, or had one when last touched
+	idle    atomic.Int64 // records kept without one
+	clock   clock
+	records *otter.Cache[tierlock.Key, *record]
+}
+
+// NewTable returns a Table whose cache sweeps expired records in a goroutine of its own
+// until [Table.Close].
+func NewTable(cfg Config) (*Table, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if cfg.Permits == 0 {
+		cfg.Permits = defaultPermits
+	}
+	if cfg.Keys == 0 {
+		cfg.Keys = defaultKeys
+	}
+	t := &Table{keys: int64(cfg.Keys), clock: newClock()}
+	t.permits.Store(int64(cfg.Permits))
+	records, err := otter.New(&otter.Options[tierlock.Key, *record]{
+		Clock:            t.clock.cache,
+		ExpiryCalculator: otter.ExpiryWritingFunc(t.expiry),
+		OnAtomicDeletion: t.forget,
+	})
+	if err != nil {
+		t.clock.stop()
+		return nil, err
+	}
+	t.records = records
+	return t, nil
+}
+
+// Close ends the sweeper and waits for it. The Table goes on answering; only the records
+// of holders that never release stay in memory. Closing twice does no harm.
+func (t *Table) Close() {
+	t.records.StopAllGoroutines()
+	t.clock.stop()
+}
+
+// Permit changes the number of holders per key from now on; below 1 counts as 1. Nobody is
+// put out, and a holder that was granted alone stays alone until it ends.
+func (t *Table) Permit(n int) { t.permits.Store(int64(max(n, 1))) }
+
+// Live counts the keys that have a holder. A holder that expires without a release counts
+// until its key is next asked for, or swept: within some 3 s.
+func (t *Table) Live() int { return int(t.live.Load()) }
+
+// Holds tells until when the last of key's present holders may hold it, on the monotonic
+// clock; ok is false when there is none.
+func (t *Table) Holds(key tierlock.Key) (until time.Time, ok bool) {
+	var last moment
+	t.touch(key, t.clock.now(), func(r *record) { last = r.last() })
+	return t.clock.time(last), last != 0
+}
+
+// Traits tells tier local, scope process, no token, and no limit on a wire.
+func (t *Table) Traits() tierlock.Traits {
+	return tierlock.Traits{Store: "local", Tier: tierlock.Local, Scope: tierlock.ScopeProcess, Waiter: t}
+}
+
+// Acquire grants one of the key's permits, or tells who ends first and when. The grant is
+// exclusive only while Permits is 1. A key too many, and a context that has ended, is a
+// [*tierlock.Fault].
+func (t *Table) Acquire(ctx context.Context, req tierlock.Request) (tierlock.Answer, error) {
+	if err := checkTTL(req.TTL); err != nil {
+		return tierlock.Answer{}, err
+	}
+	if err := ctx.Err(); err != nil {
+		return tierlock.Answer{}, ended(err)
+	}
+	now := t.clock.now()
+	if !req.NotAfter.IsZero() && t.clock.after(now, req.NotAfter) {
+		return tierlock.Answer{Status: tierlock.Late}, nil
+	}
+	var answer tierlock.Answer
+	var other tierlock.RequestID
+	t.records.Compute(req.Key, func(r *record, found bool) (*record, otter.ComputeOp) {
+		if !found {
+			r = new(record)
+		}
+		r.prune(now)
+		if i := r.find(req.ID); i >= 0 {
+			answer = t.mine(r, i, tierlock.Mine)
+			return r, otter.CancelOp
+		}
+		permits := int(t.permits.Load())
+		if r.closed(permits) {
+			answer, other = r.held(now)
+			return r, otter.CancelOp
+		}
+		if !r.counted && !t.count(r, found) {
+			return r, otter.CancelOp
+		}
+		r.add(req.ID, now+moment(req.TTL), permits)
+		answer = t.mine(r, len(r.holders)-1, tierlock.Granted)
+		return r, t.keep(r)
+	})
+	switch answer.Status {
+	case 0:
+		return answer, &tierlock.Fault{Reason: tierlock.ReasonFull}
+	case tierlock.Held:
+		answer.Holder = other.Fingerprint() // a hash: not under the bucket's lock
+	}
+	return answer, nil
+}
+
+// Renew confirms holds and never prolongs one: the end that Acquire told is a hard end.
+func (t *Table) Renew(_ context.Context, holds []tierlock.Hold) ([]tierlock.Answer, error) {
+	answers := make([]tierlock.Answer, len(holds))
+	for i, hold := range holds {
+		answers[i] = t.ask(hold, false)
+	}
+	return answers, nil
+}
+
+// Lookup tells Mine, Held by somebody else, or Gone.
+func (t *Table) Lookup(_ context.Context, hold tierlock.Hold) (tierlock.Answer, error) {
+	return t.ask(hold, false), nil
+}
+
+// Release gives a permit back and wakes whoever waits for it. It works under an ended
+// context too: nothing is asked that could take time.
+func (t *Table) Release(_ context.Context, hold tierlock.Hold) (tierlock.Answer, error) {
+	return t.ask(hold, true), nil
+}
+
+// ask finds hold and, if told to, drops it.
+func (t *Table) ask(hold tierlock.Hold, drop bool) tierlock.Answer {
+	now := t.clock.now()
+	answer := tierlock.Answer{Status: tierlock.Gone}
+	var other tierlock.RequestID
+	t.touch(hold.Key, now, func(r *record) {
+		i := r.find(hold.ID)
+		switch {
+		case i >= 0 && drop:
+			r.drop(i)
+			answer.Status = tierlock.Released
+		case i >= 0:
+			answer = t.mine(r, i, tierlock.Mine)
+		case len(r.holders) > 0:
+			answer, other = r.held(now)
+		}
+	})
+	if answer.Status == tierlock.Held {
+		answer.Holder = other.Fingerprint()
+	}
+	return answer
+}
+
+// mine is the answer to holder i of r.
+func (t *Table) mine(r *record, i int, status tierlock.Status) tierlock.Answer {
+	h := &r.holders[i]
+	return tierlock.Answer{Status: status, Exclusive: h.alone, Depth: 1, Until: t.clock.time(h.until)}
+}
