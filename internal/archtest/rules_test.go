@@ -52,4 +52,5 @@ var homes = map[string][]string{
 	"modernc.org/sqlite":                     {"internal/demo/sqlite"},
 	"github.com/jackc/pgx/v5":                {"internal/demo/postgres"},
 	"github.com/Shopify/toxiproxy/v2":        {"internal/demo/faultproxy"},
+	"github.com/rs/zerolog":                  {"internal/demo/faultproxy"}, // toxiproxy's server asks for one
 }
