@@ -1,0 +1,110 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strconv"
+	"time"
+
+	"github.com/tierlock/tierlock"
+)
+
+// Config of a [Job].
+type Config struct {
+	Source   Source     // required; whoever opened it closes it
+	Findings []Findings // each finding goes to all of them; required
+	Rule     Rule
+
+	Hooks  map[string]Hook // by business type
+	Locker Locker          // required with Apply
+	Apply  bool            // repair; default false: dry run, only check
+
+	// Idle is how long a producer may be silent before its name is put into a finding and
+	// nothing waits for it any more. Default 1 h.
+	Idle time.Duration
+	// Quiet is how long every live producer must have reported the tier shared for a chain
+	// before anything of that chain is repaired. Default 20 s.
+	Quiet time.Duration
+	// Lateness is how long after an event's time it may still be on its way into its own
+	// producer's log. What comes later than that is a late event: right, but dear. Default 1 s.
+	Lateness time.Duration
+	// Tick is how often time alone moves the job on. Default 1 s; at most Idle and Quiet.
+	Tick time.Duration
+
+	Caps Caps
+
+	// SwitchOn tells whether an order lies over chain now, beyond what heartbeats tell.
+	// Nil: heartbeats alone.
+	SwitchOn func(chain string) bool
+	// DeadLetter takes a record that is no event, with the reason. An error makes the job
+	// try again. Nil: it is counted and logged.
+	DeadLetter func(ctx context.Context, r Record, reason error) error
+
+	Logger *slog.Logger // nil: discard
+}
+
+// Caps bound what repairs may do before a person has looked.
+type Caps struct {
+	PerMinute int // repairs applied in any minute, default 60
+	Total     int // repairs applied in the life of the job, default unlimited
+	Tries     int // of one case, before its finding is failed, default 5
+	// FailureRatio stops all repairs when more of the last 100 cases (at least 20) failed.
+	// Default 0.05.
+	FailureRatio float64
+}
+
+// Validate reports every bad field at once.
+func (c *Config) Validate() error {
+	errs := []error{c.Rule.Validate()}
+	bad := func(is bool, field, value, rule string) {
+		if is {
+			errs = append(errs, tierlock.Invalid(field, value, rule))
+		}
+	}
+	bad(c.Source == nil, "source", "nil", "is required")
+	bad(len(c.Findings) == 0, "findings", "none", "want at least one place to store findings in")
+	for i, f := range c.Findings {
+		bad(f == nil, "findings."+strconv.Itoa(i), "nil", "want a store")
+	}
+	for name, h := range c.Hooks {
+		bad(name == "", "hooks", `""`, "want a business type")
+		bad(h.Check == nil, "hooks."+name+".check", "nil", "is required: a repair without a check would fix what is right")
+	}
+	bad(c.Apply && c.Locker == nil, "locker", "nil", "is required with apply: repairs run under the real lock")
+	for _, d := range []struct {
+		field string
+		value time.Duration
+	}{{"idle", c.Idle}, {"quiet", c.Quiet}, {"lateness", c.Lateness}, {"tick", c.Tick}} {
+		bad(d.value < 0, d.field, d.value.String(), "want a duration of zero (the default) or more")
+	}
+	bad(c.Caps.PerMinute < 0, "caps.per_minute", strconv.Itoa(c.Caps.PerMinute), "want zero (60) or more")
+	bad(c.Caps.Total < 0, "caps.total", strconv.Itoa(c.Caps.Total), "want zero (unlimited) or more")
+	bad(c.Caps.Tries < 0, "caps.tries", strconv.Itoa(c.Caps.Tries), "want zero (5) or more")
+	bad(!(c.Caps.FailureRatio >= 0 && c.Caps.FailureRatio <= 1), "caps.failure_ratio",
+		strconv.FormatFloat(c.Caps.FailureRatio, 'g', -1, 64), "want 0 (0.05) to 1")
+	return errors.Join(errs...)
+}
+
+func (c Config) withDefaults() Config {
+	c.Rule = c.Rule.withDefaults()
+	c.Idle = or(c.Idle, time.Hour)
+	c.Quiet = or(c.Quiet, 20*time.Second)
+	c.Lateness = or(c.Lateness, time.Second)
+	c.Tick = min(or(c.Tick, time.Second), c.Idle, c.Quiet)
+	c.Caps.PerMinute = or(c.Caps.PerMinute, 60)
+	c.Caps.Tries = or(c.Caps.Tries, 5)
+	c.Caps.FailureRatio = or(c.Caps.FailureRatio, 0.05)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+func or[T comparable](v, otherwise T) T {
+	var zero T
+	if v == zero {
+		return otherwise
+	}
+	return v
+}

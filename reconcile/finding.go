@@ -1,0 +1,132 @@
+package reconcile
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"strconv"
+	"time"
+
+	"github.com/tierlock/tierlock"
+)
+
+// Kind says what a finding is about.
+type Kind string
+
+// The kinds.
+const (
+	KindOverlap Kind = "overlap" // holds of one key overlapped
+	KindGap     Kind = "gap"     // events are missing: what overlapped with them is unknown
+	KindSilent  Kind = "silent"  // a producer sent nothing for Config.Idle and is no longer waited for
+)
+
+// State is how far a finding has come. It only moves forward while the revision stays.
+type State string
+
+// The states, in their order.
+const (
+	StateOpen       State = "open"       // found; a check or a repair is due, or there is no hook for it
+	StateClean      State = "clean"      // checked: nothing is wrong now
+	StateDryRun     State = "dry_run"    // checked: something is wrong, and would be repaired
+	StateFailed     State = "failed"     // check or repair failed as often as the caps allow
+	StateRepaired   State = "repaired"   // something was wrong and is not any more
+	StateSuperseded State = "superseded" // its holds are in a larger finding now, see By
+	StateWithdrawn  State = "withdrawn"  // a late event showed that its holds did not overlap
+)
+
+var stages = map[State]int{
+	StateOpen: 0, StateClean: 1, StateDryRun: 1, StateFailed: 2, StateRepaired: 3, StateSuperseded: 4, StateWithdrawn: 4,
+}
+
+// Stage is the place of s in the order of states; what is stored later under one revision
+// must not have a lower one.
+func (s State) Stage() int { return stages[s] }
+
+// Finding is one group of holds of one key that overlapped, or one thing that is missing.
+// It is the same on every replay: its ID is made of the rule and its earliest member.
+type Finding struct {
+	ID       string `json:"id"`
+	Revision int    `json:"revision"` // how many events it is made of: rises as late ones come
+	Kind     Kind   `json:"kind"`
+	State    State  `json:"state"`
+	By       string `json:"by,omitempty"` // superseded: the finding that took it in
+
+	Chain   string       `json:"chain,omitempty"`
+	Key     tierlock.Key `json:"key,omitzero"`
+	Certain bool         `json:"certain"` // at least one pair overlapped whatever the clocks
+	Causes  []Cause      `json:"causes,omitempty"`
+	Members []Interval   `json:"members,omitempty"` // by grant
+	// Pairs counts the pairs of members that may have overlapped, CertainPairs those that
+	// did. Not every two members are a pair: they are connected through others.
+	Pairs        int       `json:"pairs,omitempty"`
+	CertainPairs int       `json:"certain_pairs,omitempty"`
+	Depth        int       `json:"depth,omitempty"`   // most members inside at once, by raw time
+	Part         int       `json:"part,omitempty"`    // of a group beyond Rule.Group: 2, 3, …
+	Carried      int       `json:"carried,omitempty"` // the first members, shown again from the part before
+	From         time.Time `json:"from,omitzero"`     // first grant
+	To           time.Time `json:"to,omitzero"`       // latest possible end
+
+	Gap     *Gap     `json:"gap,omitempty"`
+	Repairs []Repair `json:"repairs,omitempty"`
+}
+
+// Gap names what is missing.
+type Gap struct {
+	Partition int       `json:"partition"`
+	Producer  string    `json:"producer,omitempty"`
+	Epoch     uint64    `json:"epoch,omitempty"`
+	Cause     string    `json:"cause"` // sequence, retention, silent, or the cause a gap event gives
+	From      uint64    `json:"from,omitempty"`
+	To        uint64    `json:"to,omitempty"`    // zero: open
+	Count     uint64    `json:"count,omitempty"` // zero: unknown
+	At        time.Time `json:"at,omitzero"`
+}
+
+// Repair is what became of one losing hold of a finding.
+type Repair struct {
+	Key    string `json:"key"`   // see [Case.ID]
+	Loser  string `json:"loser"` // event id
+	Result Result `json:"result"`
+	Wrong  int64  `json:"wrong,omitempty"` // how much the check found wrong before
+	Error  string `json:"error,omitempty"`
+}
+
+// Findings stores findings. Put is an upsert by ID: a finding replaces the stored one when
+// its (Revision, State.Stage()) is not lower, and [Finding.Supersedes] names those it takes
+// in. Put must be safe to repeat; it is called by one goroutine. An error makes the job try
+// again, and no offset is committed before Put has succeeded.
+type Findings interface {
+	Put(ctx context.Context, f Finding) error
+}
+
+// idOf makes the id of a finding from what never changes about it.
+func idOf(parts ...string) string {
+	h := sha256.New()
+	h.Write([]byte("tierlock.finding." + strconv.Itoa(ruleVersion)))
+	for _, p := range parts {
+		h.Write([]byte{0})
+		h.Write([]byte(p))
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+func overlapID(iv *Interval) string {
+	return idOf("overlap", iv.Key.String(), iv.Holder, stamp(iv.GrantedAt))
+}
+
+// stamp writes a time as events do: whole microseconds.
+func stamp(t time.Time) string { return strconv.FormatInt(t.UnixMicro(), 10) }
+
+// Supersedes lists the ids that findings of any later member would have had: whichever of
+// them was stored before this finding's earlier members were known is part of it now.
+func (f *Finding) Supersedes() []string {
+	if f.Kind != KindOverlap || len(f.Members) <= f.Carried {
+		return nil
+	}
+	own := f.Members[f.Carried+1:]
+	ids := make([]string, len(own))
+	for i := range own {
+		ids[i] = overlapID(&own[i])
+	}
+	return ids
+}

@@ -1,0 +1,117 @@
+package reconcile
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/tierlock/tierlock"
+)
+
+// FindingsTable is a [Findings] in a SQL table, see [Schema]. It is safe for concurrent
+// use as far as its database is.
+type FindingsTable struct {
+	db *sql.DB
+	d  Dialect
+}
+
+// SQLFindings keeps findings in the table tierlock_findings of db. It does no I/O;
+// [FindingsTable.Create] makes the table.
+func SQLFindings(db *sql.DB, d Dialect) (*FindingsTable, error) {
+	if db == nil {
+		return nil, tierlock.Invalid("db", "nil", "want a database")
+	}
+	if err := d.Validate(); err != nil {
+		return nil, err
+	}
+	return &FindingsTable{db: db, d: d}, nil
+}
+
+// Create makes both tables of [Schema] where they are missing.
+func (t *FindingsTable) Create(ctx context.Context) error { return createTables(ctx, t.db, t.d) }
+
+func createTables(ctx context.Context, db *sql.DB, d Dialect) error {
+	for _, statement := range Schema(d) {
+		if _, err := db.ExecContext(ctx, statement); err != nil {
+			return fmt.Errorf("reconcile: create tables: %w", err)
+		}
+	}
+	return nil
+}
+
+const upsertFinding = `INSERT INTO tierlock_findings
+  (id, revision, stage, state, kind, chain, lock_key, certain, from_us, to_us, document)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (id) DO UPDATE SET
+  revision = excluded.revision, stage = excluded.stage, state = excluded.state, kind = excluded.kind,
+  chain = excluded.chain, lock_key = excluded.lock_key, certain = excluded.certain,
+  from_us = excluded.from_us, to_us = excluded.to_us, document = excluded.document
+WHERE excluded.revision > tierlock_findings.revision
+   OR (excluded.revision = tierlock_findings.revision AND excluded.stage >= tierlock_findings.stage)`
+
+// Put implements [Findings] in one transaction.
+func (t *FindingsTable) Put(ctx context.Context, f Finding) error {
+	document, err := json.Marshal(f)
+	if err != nil {
+		return fmt.Errorf("reconcile: encode finding: %w", err)
+	}
+	tx, err := t.db.BeginTx(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("reconcile: store finding: %w", err)
+	}
+	defer tx.Rollback() //nolint:errcheck // after a commit there is nothing to roll back
+	_, err = tx.ExecContext(ctx, t.d.bind(upsertFinding), f.ID, f.Revision, f.State.Stage(), string(f.State), string(f.Kind),
+		f.Chain, f.Key.String(), f.Certain, f.From.UnixMicro(), f.To.UnixMicro(), string(document))
+	if err == nil {
+		err = t.supersede(ctx, tx, &f)
+	}
+	if err == nil {
+		err = tx.Commit()
+	}
+	if err != nil {
+		return fmt.Errorf("reconcile: store finding: %w", err)
+	}
+	return nil
+}
+
+// supersede marks the findings that f has taken in, a few hundred ids a statement: both
+// databases bound how many parameters one may have.
+func (t *FindingsTable) supersede(ctx context.Context, tx *sql.Tx, f *Finding) error {
+	const most = 500
+	for ids := f.Supersedes(); len(ids) > 0; ids = ids[min(most, len(ids)):] {
+		args := []any{string(StateSuperseded), StateSuperseded.Stage()}
+		for _, id := range ids[:min(most, len(ids))] {
+			args = append(args, id)
+		}
+		query := `UPDATE tierlock_findings SET state = ?, stage = ? WHERE id IN (?` + strings.Repeat(", ?", len(args)-3) + `)`
+		if _, err := tx.ExecContext(ctx, t.d.bind(query), args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// List returns all findings by first grant, state and revision as stored.
+func (t *FindingsTable) List(ctx context.Context) ([]Finding, error) {
+	rows, err := t.db.QueryContext(ctx, `SELECT state, document FROM tierlock_findings ORDER BY from_us, id`)
+	if err != nil {
+		return nil, fmt.Errorf("reconcile: list findings: %w", err)
+	}
+	defer rows.Close()
+	var out []Finding
+	for rows.Next() {
+		var f Finding
+		var state, document string
+		if err := rows.Scan(&state, &document); err != nil {
+			return nil, fmt.Errorf("reconcile: list findings: %w", err)
+		}
+		if err := json.Unmarshal([]byte(document), &f); err != nil {
+			return nil, fmt.Errorf("reconcile: decode finding: %w", err)
+		}
+		f.State = State(state)
+		out = append(out, f)
+	}
+	return out, rows.Err()
+}

@@ -1,0 +1,4 @@
+package reconcile
+
+// Overlaps groups holds that overlapped.
+func Overlaps(rule Rule, holds []Interval) []Finding { return nil }

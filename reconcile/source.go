@@ -1,0 +1,54 @@
+package reconcile
+
+import (
+	"context"
+	"time"
+)
+
+// Record is one message as it came, before anybody has looked into it.
+type Record struct {
+	Partition int
+	Offset    int64
+	Time      time.Time // when it was appended, by the stream's clock; zero: unknown
+	Key       []byte
+	Value     []byte
+}
+
+// Batch is what a [Source] hands out at once. Revoked and Assigned come before Records.
+type Batch struct {
+	Revoked  []int        // partitions that are not ours any more; what is known of them is dropped
+	Assigned []Assignment // partitions that are ours now
+
+	Records  []Record // of one partition, in order
+	CaughtUp []int    // partitions with nothing more to read at this moment
+
+	// Lost are records that the stream dropped before they were read.
+	Lost []Loss
+}
+
+// Assignment is a partition that is read from its committed offset on.
+type Assignment struct {
+	Partition int
+	Judged    time.Time // as committed with that offset; zero: from the beginning, or unknown
+}
+
+// Loss is a range of offsets that retention took away unread: From ≤ offset < To.
+type Loss struct {
+	Partition int
+	From, To  int64
+}
+
+// Source is one member of a consumer group. A [Job] calls it from one goroutine.
+type Source interface {
+	// Next blocks until there is a Batch or ctx ends; a ctx that ends loses no record. io.EOF
+	// says that nothing will ever come again; any other error is for good too: what can be
+	// tried again is tried again inside.
+	Next(ctx context.Context) (Batch, error)
+	// Commit says that a restart may begin at offset next of partition, and that all holds
+	// that were over by judged have been judged; both come back with the assignment. A
+	// partition that is not ours any more is left alone, without an error.
+	Commit(ctx context.Context, partition int, next int64, judged time.Time) error
+	// Rewind makes Next hand out partition again from the oldest record there is. What was
+	// committed stays committed.
+	Rewind(ctx context.Context, partition int) error
+}
