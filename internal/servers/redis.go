@@ -1,0 +1,66 @@
+package servers
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// RedisServer is one real redis-server.
+type RedisServer struct {
+	Process
+	addr string
+}
+
+// Addr is "127.0.0.1:port", the same after Restart.
+func (s *RedisServer) Addr() string { return s.addr }
+
+// Redis starts redis-server without persistence. args are further options, each as on its
+// command line ("--appendonly", "yes"), and win over the defaults.
+func Redis(tb testing.TB, args ...string) *RedisServer {
+	tb.Helper()
+	Need(tb, "redis-server")
+	path := look(tb, "redis-server")
+	port, release := freePorts(tb)
+	addr, dir := loopback(port), newFolder(tb, "redis")
+	own := []string{"--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--save", "", "--appendonly", "no", "--dir", dir.path}
+	return &RedisServer{addr: addr, Process: launch(tb, command{
+		name:  "redis",
+		path:  path,
+		args:  append(own, args...),
+		ready: func(pid int) (string, error) { return redisReady(addr, pid) },
+	}, dir, release)}
+}
+
+// redisReady asks for a PONG and for INFO, and whether it is our child that answers.
+func redisReady(addr string, pid int) (version string, err error) {
+	conn, err := net.DialTimeout("tcp", addr, time.Second)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(time.Second))
+	if _, err := conn.Write([]byte("PING\r\nINFO server\r\n")); err != nil {
+		return "", err
+	}
+	info := map[string]string{}
+	for in := bufio.NewScanner(conn); in.Scan(); {
+		line := in.Text()
+		if len(info) == 0 && line != "+PONG" {
+			return "", fmt.Errorf("PING: %s", line) // -LOADING, for one
+		}
+		name, value, _ := strings.Cut(line, ":")
+		info[name] = value
+		if name == "process_id" && value != strconv.Itoa(pid) {
+			return "", fmt.Errorf("%s is served by process %s, not by ours, %d", addr, value, pid)
+		}
+		if info["process_id"] != "" && info["redis_version"] != "" {
+			return info["redis_version"], nil
+		}
+	}
+	return "", fmt.Errorf("%s closed the connection", addr)
+}
