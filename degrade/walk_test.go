@@ -1,0 +1,218 @@
+package degrade_test
+
+import (
+	"flag"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/degrade"
+)
+
+var seedFlag = flag.Uint64("seed", 0, "replay the random walk with this seed; 0 draws new ones")
+
+// TestRandomWalk drives machines over random health and holds them to what must be true
+// whatever happens. A failure prints the seed that replays it.
+func TestRandomWalk(t *testing.T) {
+	if *seedFlag != 0 {
+		newWalk(t, *seedFlag).run(2000)
+		return
+	}
+	for range 200 {
+		newWalk(t, rand.Uint64()|1).run(500)
+	}
+}
+
+// walk is one machine on its way, and a model of what it has been told since it entered
+// its state, kept apart from the machine's own.
+type walk struct {
+	*testing.T
+	seed  uint64
+	rnd   *rand.Rand
+	p     degrade.Policy
+	m     degrade.Machine
+	s     degrade.Signals
+	since []degrade.Signals // looks since, and with, the last edge
+}
+
+func newWalk(t *testing.T, seed uint64) *walk {
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	p := degrade.Weak()
+	if rnd.IntN(2) == 0 {
+		p = degrade.Strong()
+		p.VersionGuard = rnd.IntN(2) == 0
+	}
+	s := degrade.Signals{At: epoch}
+	return &walk{t, seed, rnd, p, degrade.Start(epoch), s, []degrade.Signals{s}}
+}
+
+func (w *walk) run(looks int) {
+	for range looks {
+		w.change()
+		w.look()
+	}
+	w.heals()
+}
+
+// change makes one thing happen to the target, or only lets time pass.
+func (w *walk) change() {
+	s, r := &w.s, w.rnd
+	s.At = s.At.Add(time.Duration(1+r.IntN(300)) * time.Millisecond)
+	if s.Unanswered > 0 {
+		s.Unanswered += 100 * time.Millisecond
+	}
+	switch r.IntN(40) {
+	case 0:
+		s.Refused, s.Probes, s.FastProbes = true, 0, 0
+	case 1:
+		s.Failures, s.Probes, s.FastProbes = s.Failures+1+r.IntN(3), 0, 0
+	case 2:
+		s.ProbeFailed, s.Probes, s.FastProbes, s.Unanswered = true, 0, 0, 0
+	case 3:
+		s.Unanswered = max(s.Unanswered, 1)
+	case 4:
+		s.Open = true
+	case 5:
+		s.Timeouts = r.IntN(10)
+	case 6, 7, 8:
+		s.Timeouts = 0
+	case 9, 10, 11:
+		s.Occupancy = r.Float64() * 1.2
+		s.WeakOccupancy = max(s.Occupancy, r.Float64())
+	case 12, 13:
+		s.Occupancy, s.WeakOccupancy = 1, 1
+	case 14:
+		s.Occupancy, s.WeakOccupancy = 0, 0
+	case 15, 16, 17, 18:
+		w.probed(r.IntN(3) > 0)
+	}
+}
+
+// probed is an answered probe: it wipes what had failed.
+func (w *walk) probed(fast bool) {
+	s := &w.s
+	s.Refused, s.ProbeFailed, s.Open, s.Failures, s.Unanswered = false, false, false, 0, 0
+	s.Probes++
+	if s.FastProbes++; !fast {
+		s.FastProbes = 0
+	}
+}
+
+// look takes one step and checks it.
+func (w *walk) look() {
+	was := w.m
+	next, edge, moved := was.Step(&w.p, w.s)
+	w.m = next
+	w.since = append(w.since, w.s)
+	if !moved {
+		w.check(next.State == was.State && next.Epoch == was.Epoch && next.Since.Equal(was.Since), "moved without an edge")
+		w.check(was.State == degrade.Down || !w.faulty(), "%v stays in spite of a definite fault", was.State)
+	} else {
+		w.check(edge.From == was.State && edge.To == next.State && edge.From != edge.To, "edge %+v from %v to %v", edge, was.State, next.State)
+		w.check(edge.Epoch == was.Epoch+1 && next.Epoch == edge.Epoch, "epoch %d after %d", edge.Epoch, was.Epoch)
+		w.check(edge.At.Equal(w.s.At) && next.Since.Equal(w.s.At), "edge at %v", edge.At)
+		w.check((edge.Reason == "") == (edge.To == degrade.Normal), "to %v for reason %q", edge.To, edge.Reason)
+		w.earned(edge)
+		w.since = []degrade.Signals{w.s}
+	}
+	w.routed()
+}
+
+// earned checks that an edge had its cause for as long as it must.
+func (w *walk) earned(e degrade.Transition) {
+	dwell := e.At.Sub(w.since[0].At)
+	switch {
+	case e.To == degrade.Down:
+		w.check(w.faulty(), "down without a fault")
+	case e.To == degrade.Slow:
+		w.check(e.From != degrade.Down && w.s.Timeouts >= 5 && !w.faulty(), "slow from %v with %+v", e.From, w.s)
+	case e.To == degrade.Saturated:
+		w.check(e.From == degrade.Normal && dwell >= 5*time.Second, "saturated from %v after %v", e.From, dwell)
+		w.check(w.held(5*time.Second, func(o float64) bool { return o >= .95 }), "saturated with a sample under 95 %%")
+	case e.To == degrade.Recovering:
+		w.check(e.From == degrade.Down && w.s.Probes > 0, "recovering from %v with %d probes", e.From, w.s.Probes)
+	case e.From == degrade.Saturated:
+		w.check(dwell >= 2*time.Second && w.held(2*time.Second, func(o float64) bool { return o < .8 }), "relaxed after %v", dwell)
+	case e.From == degrade.Slow:
+		w.check(w.s.FastProbes >= 3 && w.fastSince() >= 3, "no longer slow after %d fast probes", w.fastSince())
+	case e.From == degrade.Recovering:
+		w.check(dwell >= 4*time.Second, "normal %v after recovering", dwell)
+	default:
+		w.check(false, "edge from %v to %v", e.From, e.To)
+	}
+}
+
+// faulty says what a definite fault is, in the contract's words.
+func (w *walk) faulty() bool {
+	s := w.s
+	return s.Refused || s.ProbeFailed || s.Open || s.Failures >= 5 || s.Unanswered >= time.Second
+}
+
+// held tells whether every sample of the last d meets the mark, and they reach back so far.
+func (w *walk) held(d time.Duration, meets func(float64) bool) bool {
+	for i := len(w.since) - 1; i > 0; i-- {
+		o := w.since[i].Occupancy
+		if w.p.Class == degrade.ClassWeak {
+			o = w.since[i].WeakOccupancy
+		}
+		if !meets(o) {
+			return false
+		}
+		if w.s.At.Sub(w.since[i].At) >= d {
+			return true
+		}
+	}
+	return false
+}
+
+// fastSince counts the fast probes in a row since the last edge.
+func (w *walk) fastSince() (n int) {
+	for i := 1; i < len(w.since); i++ {
+		switch was, is := w.since[i-1].FastProbes, w.since[i].FastProbes; {
+		case is > was:
+			n++
+		case is < was:
+			n = 0
+		}
+	}
+	return n
+}
+
+// routed checks that no chain is led where its class never goes.
+func (w *walk) routed() {
+	r := degrade.Decide(&w.p, nil, &w.m, w.s.At, w.rnd.Uint64())
+	strong := w.p.Class == degrade.ClassStrong
+	switch r.Tier {
+	case tierlock.Bypass:
+		w.check(false, "bypass without an order")
+	case tierlock.Local:
+		w.check(!strong, "a strong chain on local")
+		w.check(w.m.State == degrade.Down || w.m.State == degrade.Saturated, "local while %v", w.m.State)
+	case tierlock.Optimistic:
+		w.check(!strong || w.p.VersionGuard, "a strong chain optimistic without a guard")
+	}
+	w.check((r.Verdict == tierlock.Verdict{}) == (r.Tier == tierlock.Shared || r.Tier == tierlock.Local), "route %+v", r)
+	w.check(r.Admit != degrade.AdmitRamp || r.Share > 0 && r.Share <= 1, "share %v", r.Share)
+}
+
+// heals checks that ten seconds of health lead to Normal from anywhere.
+func (w *walk) heals() {
+	for i := range 50 {
+		w.s.At = w.s.At.Add(200 * time.Millisecond)
+		w.s.Timeouts, w.s.Occupancy, w.s.WeakOccupancy = 0, 0, 0
+		if i%3 == 0 {
+			w.probed(true)
+		}
+		w.look()
+	}
+	w.check(w.m.State == degrade.Normal, "still %v after ten healthy seconds", w.m.State)
+}
+
+func (w *walk) check(ok bool, format string, args ...any) {
+	w.Helper()
+	if !ok {
+		w.Logf("replay with -run TestRandomWalk -seed %d", w.seed)
+		w.Fatalf(format, args...)
+	}
+}
