@@ -1,0 +1,77 @@
+package redisstore
+
+import (
+	"context"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+const (
+	// probeConns is how many connections probes have to themselves: one to use while
+	// another, which met a silent server, is being replaced.
+	probeConns = 2
+	// maxDials bounds the connections that one pool makes at once, so that a server that
+	// answers too late is not met with a storm of new connections for the timed out ones.
+	maxDials = 16
+	// socketTimeout ends what carries no deadline of its own; nothing here does.
+	socketTimeout = 5 * time.Second
+)
+
+// client makes one pool of up to size connections. Why each setting differs from
+// go-redis's default: nothing is sent twice (MaxRetries, a repeated SET NX meets itself);
+// nothing waits past the caller's deadline (ContextTimeoutEnabled, PoolTimeout); nothing
+// dials at New or after the caller has gone for long (MinIdleConns, DialerRetries).
+func (s *Store) client(size int) *redis.Client {
+	return redis.NewClient(&redis.Options{
+		Addr:                  s.cfg.Addrs[0],
+		Username:              s.cfg.Username,
+		Password:              s.cfg.Password,
+		DB:                    s.cfg.DB,
+		Dialer:                s.dials.dial,
+		OnConnect:             s.greet,
+		MaxRetries:            -1,
+		ContextTimeoutEnabled: true,
+		ReadTimeout:           socketTimeout,
+		WriteTimeout:          socketTimeout,
+		DialTimeout:           s.cfg.Dial,
+		DialerRetries:         1,
+		PoolSize:              size,
+		PoolTimeout:           s.cfg.Timeout / 2, // then the fault says saturated, not late
+		MaxConcurrentDials:    maxDials,
+		DisableIdentity:       true,
+		PipelinePoolSize:      -1,
+		MaintNotificationsConfig: &maintnotifications.Config{
+			Mode: maintnotifications.ModeDisabled,
+		},
+	})
+}
+
+// greet is run on each new connection before its first question: it learns the server's
+// clock and identity and loads the scripts. A server that refuses any of it (an ACL, a
+// server still loading) will say so again to the question itself; only a broken connection
+// is an error here.
+func (s *Store) greet(ctx context.Context, c *redis.Conn) error {
+	sent := time.Now()
+	server, err := c.Time(ctx).Result()
+	received := time.Now()
+	if err != nil && !answered(err) {
+		return err
+	}
+	info := redis.NewStringCmd(ctx, "info", "server")
+	_, brk := c.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for _, one := range []script{acquireScript, releaseScript, renewScript, lookupScript} {
+			p.ScriptLoad(ctx, one.source)
+		}
+		return p.Process(ctx, info)
+	})
+	if brk != nil && !answered(brk) {
+		return brk
+	}
+	s.clock.meet(runID(info.Val()))
+	if err == nil {
+		s.clock.learn(sent, received, server)
+	}
+	return nil
+}

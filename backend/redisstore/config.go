@@ -1,0 +1,88 @@
+package redisstore
+
+import (
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tierlock/tierlock"
+)
+
+// Config of a [Store]. Zero fields mean the stated default.
+type Config struct {
+	// Addrs is where Redis listens, as host:port. Exactly one for now: Sentinel, Cluster
+	// and quorum are not built yet.
+	Addrs    []string
+	Username string
+	Password string
+	DB       int         // 0
+	TLS      *tls.Config // nil: no TLS
+
+	// PoolSize is the number of connections that acquires may use, and so how many may be
+	// out at once. Releases, renewals and lookups may use as many of their own. 64.
+	PoolSize int
+	// Timeout is how long one question may take when its context has no deadline: the
+	// requirement's 200 ms.
+	Timeout time.Duration
+	// Dial is how long making one connection may take, TLS included. Half of Timeout.
+	Dial time.Duration
+
+	Logger *slog.Logger // nil: discard
+}
+
+const (
+	defaultPoolSize = 64
+	defaultTimeout  = 200 * time.Millisecond // requirement: the first step down
+	maxPoolSize     = 10_000                 // the default maxclients of a whole Redis
+)
+
+// Validate reports every fault at once, each a [*tierlock.InvalidError]; zero fields but
+// Addrs are not faults.
+func (c Config) Validate() error {
+	var faults []error
+	bad := func(field, value, rule string) { faults = append(faults, tierlock.Invalid(field, value, rule)) }
+	if len(c.Addrs) != 1 {
+		bad("addrs", strings.Join(c.Addrs, ","), "want exactly one address: Sentinel, Cluster and quorum are not supported yet")
+	}
+	for _, addr := range c.Addrs {
+		if _, port, err := net.SplitHostPort(addr); err != nil || port == "" {
+			bad("addrs", addr, "want host:port")
+		}
+	}
+	if c.DB < 0 {
+		bad("db", strconv.Itoa(c.DB), "want 0 or more")
+	}
+	if c.PoolSize < 0 || c.PoolSize > maxPoolSize {
+		bad("pool_size", strconv.Itoa(c.PoolSize), "want 1 to "+strconv.Itoa(maxPoolSize))
+	}
+	if c.Timeout < 0 {
+		bad("timeout", c.Timeout.String(), "want more than 0")
+	}
+	if c.Dial < 0 {
+		bad("dial", c.Dial.String(), "want more than 0")
+	}
+	if c.Username != "" && c.Password == "" {
+		bad("password", "", "is missing for the username")
+	}
+	return errors.Join(faults...)
+}
+
+func (c Config) withDefaults() Config {
+	if c.PoolSize == 0 {
+		c.PoolSize = defaultPoolSize
+	}
+	if c.Timeout == 0 {
+		c.Timeout = defaultTimeout
+	}
+	if c.Dial == 0 {
+		c.Dial = c.Timeout / 2
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}

@@ -1,0 +1,81 @@
+package redisstore
+
+import (
+	"context"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tierlock/tierlock"
+)
+
+// Release deletes the lock if hold has it. Its depth is always 0 or 1: re-entry is not
+// built yet.
+func (s *Store) Release(ctx context.Context, hold tierlock.Hold) (tierlock.Answer, error) {
+	return s.ask(ctx, releaseScript, hold)
+}
+
+// Lookup asks who holds the key.
+func (s *Store) Lookup(ctx context.Context, hold tierlock.Hold) (tierlock.Answer, error) {
+	return s.ask(ctx, lookupScript, hold)
+}
+
+func (s *Store) ask(ctx context.Context, question script, hold tierlock.Hold) (tierlock.Answer, error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	sent := time.Now()
+	r, err := read(question.run(ctx, s.control, []string{hold.Key.String()}, hold.ID.Secret()))
+	if err != nil {
+		return tierlock.Answer{}, err
+	}
+	return r.answer(sent, hold.TTL), nil
+}
+
+// Renew extends all holds in one pipeline. Where several got no answer, the error is the
+// first one's.
+func (s *Store) Renew(ctx context.Context, holds []tierlock.Hold) ([]tierlock.Answer, error) {
+	answers := make([]tierlock.Answer, len(holds))
+	for _, hold := range holds {
+		if err := checkTTL(hold.TTL); err != nil {
+			return answers, err
+		}
+	}
+	if len(holds) == 0 {
+		return answers, nil
+	}
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	sent := time.Now()
+	var first error
+	for i, cmd := range s.renewals(ctx, holds) {
+		r, err := read(cmd)
+		if err == nil {
+			answers[i] = r.answer(sent, holds[i].TTL)
+		} else if first == nil {
+			first = err
+		}
+	}
+	return answers, first
+}
+
+// renewals asks for all holds by the script's name, and for those whose server did not
+// know it once more by its body.
+func (s *Store) renewals(ctx context.Context, holds []tierlock.Hold) []*redis.Cmd {
+	cmds := make([]*redis.Cmd, len(holds))
+	pipe := s.control.Pipeline()
+	for i, hold := range holds {
+		cmds[i] = pipe.EvalSha(ctx, renewScript.sha, []string{hold.Key.String()}, hold.ID.Secret(), hold.TTL.Milliseconds())
+	}
+	_, _ = pipe.Exec(ctx) // each command carries its own error
+	again := false
+	for i, hold := range holds {
+		if unknownScript(cmds[i].Err()) {
+			again = true
+			cmds[i] = pipe.Eval(ctx, renewScript.source, []string{hold.Key.String()}, hold.ID.Secret(), hold.TTL.Milliseconds())
+		}
+	}
+	if again {
+		_, _ = pipe.Exec(ctx)
+	}
+	return cmds
+}
