@@ -1,0 +1,37 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/breaker"
+	"github.com/tierlock/tierlock/degrade"
+)
+
+// admit asks the sensor for a place on the wire, as the route allows, and waits for one
+// until the attempt's deadline. again says that the breaker turned the request away: the
+// ladder may know a lower tier by now.
+func (r *request) admit(ctx context.Context, route degrade.Route, deadline time.Time) (pass breaker.Pass, err *tierlock.Error, again bool) {
+	ask := breaker.Ask{Deadline: deadline, Strong: r.policy.Ladder.Class == degrade.ClassStrong}
+	switch route.Admit {
+	case degrade.AdmitTrickle:
+		ask.Gate = breaker.GateTrickle
+	case degrade.AdmitRamp:
+		ask.Gate, ask.Share = breaker.GateRamp, route.Share
+	}
+	pass, cause := r.ladder.target.sensor.Enter(ctx, ask)
+	switch {
+	case cause == nil:
+		return pass, nil, false
+	case canceled(ctx, time.Now()):
+		return pass, r.because(tierlock.ReasonCanceled, context.Cause(ctx)), false
+	case errors.Is(cause, breaker.ErrTrickle), errors.Is(cause, breaker.ErrRamp):
+		return pass, r.because(route.Reason, nil), false
+	case errors.Is(cause, breaker.ErrOpen):
+		r.ladder.step() // an open breaker is a sign of its own, and nobody else may have looked yet
+		return pass, r.because(tierlock.ReasonOpen, nil), true
+	}
+	return pass, r.because(tierlock.ReasonSaturated, nil), false
+}

@@ -1,0 +1,104 @@
+package gateway
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/degrade"
+	"github.com/tierlock/tierlock/switchcfg"
+)
+
+// applied is the switch document in force.
+type applied struct {
+	mu      sync.Mutex
+	version uint64 // 0: none was ever seen; guarded by mu
+	hash    string // guarded by mu
+}
+
+// Apply puts a switch document in force: whole, or not at all with the reason. Every
+// request that starts after Apply has returned obeys it; locks in hand stay what they
+// are. Strictly newer wins: an older document is refused, and so is one of the same
+// version with other content; the very same again changes nothing. A document that puts a
+// strong chain of this gateway below shared without break_glass is refused whole. Chains
+// that this gateway does not have are ignored: one document serves many services.
+func (g *Gateway) Apply(d switchcfg.Document) error {
+	now := time.Now()
+	if err := d.Check(now); err != nil {
+		return err
+	}
+	changes, err := g.putInForce(d, now)
+	for _, c := range changes {
+		g.log.Info("order changed", "chain", c.Chain, "mode", c.Order.Mode, "was", c.Was.Mode,
+			"until", c.Order.Until, "version", d.Version, "reason", c.Order.Reason, "by", c.Order.By)
+		tell(g.hooks.Ordered, c)
+	}
+	return err
+}
+
+// putInForce is Apply but for the telling.
+func (g *Gateway) putInForce(d switchcfg.Document, now time.Time) ([]OrderInfo, error) {
+	g.applied.mu.Lock()
+	defer g.applied.mu.Unlock()
+	hash := d.Hash()
+	switch {
+	case d.Version == g.applied.version && hash == g.applied.hash:
+		return nil, nil
+	case d.Version < g.applied.version:
+		return nil, tierlock.Invalid("version", utoa(d.Version), "older than "+utoa(g.applied.version)+", which is in force")
+	case d.Version == g.applied.version:
+		return nil, tierlock.Invalid("version", utoa(d.Version), "is in force with other content; a change needs a newer version")
+	}
+	if err := g.breakGlass(d); err != nil {
+		return nil, err
+	}
+	g.applied.version, g.applied.hash = d.Version, hash
+	var changes []OrderInfo
+	for _, c := range g.chains {
+		if info, changed := c.obey(d, now); changed {
+			changes = append(changes, info)
+		}
+	}
+	return changes, nil
+}
+
+// breakGlass refuses, all at once, the strong chains that d would put below shared.
+func (g *Gateway) breakGlass(d switchcfg.Document) error {
+	var errs []error
+	for name, c := range g.chains {
+		if o, ok := d.Chains[name]; ok && !o.BreakGlass && c.policy.Ladder.NeedsBreakGlass(o.Mode) {
+			errs = append(errs, tierlock.Invalid("chains."+name+".mode", o.Mode.String(), "puts a strong chain below shared: needs break_glass: true"))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// obey puts what d says of the chain in force; nothing, or auto, ends an order. Ladders of
+// targets that appear later obey it too: the order is the chain's.
+func (c *Chain) obey(d switchcfg.Document, now time.Time) (info OrderInfo, changed bool) {
+	var next *order
+	if o, ok := d.Chains[c.name]; ok && o.Mode > tierlock.ModeAuto && o.Until.After(now) {
+		percent := uint8(100)
+		if o.Percent != nil {
+			percent = *o.Percent
+		}
+		next = newOrder(degrade.Order{Mode: o.Mode, Percent: percent, Version: d.Version, Reason: o.Reason, By: o.By}, o.Until, now)
+	}
+	was := c.order.Swap(next)
+	info.Chain = c.name
+	if next != nil {
+		info.Order = next.Order
+	}
+	if was != nil {
+		info.Was = was.Order
+	}
+	return info, next != nil || was != nil
+}
+
+// AppliedVersion is the version of the switch document in force; 0: none was seen yet.
+func (g *Gateway) AppliedVersion() uint64 {
+	g.applied.mu.Lock()
+	defer g.applied.mu.Unlock()
+	return g.applied.version
+}

@@ -1,0 +1,105 @@
+package gateway
+
+import (
+	"time"
+
+	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/degrade"
+)
+
+// Hooks is told what happened. A nil field is off and costs nothing; new fields break
+// nobody. Hooks run after the fact, on the goroutine that made it so, with no lock held,
+// maybe several at once; they must not block and must not call the gateway. [Join] puts
+// several together.
+type Hooks struct {
+	Acquired func(AcquireInfo) // once for every call that got a verdict, whatever it was
+	Released func(ReleaseInfo) // once for every Unlock of a lock in hand, and every lock that ran out
+	Renewed  func(RenewInfo)   // once for every renewal of one lock, the watchdog's included
+	Lost     func(LostInfo)    // a lock ended before its holder gave it back
+	Stepped  func(StepInfo)    // the health of a target changed for a chain; in order per chain and target
+	Ordered  func(OrderInfo)   // an operator's order began, changed or ended
+	Settled  func(SettleInfo)  // a question in doubt, or a release put off, is closed
+}
+
+type (
+	// AcquireInfo tells of one TryLock, Lock, Do or DoShared.
+	AcquireInfo struct {
+		Chain   string
+		Key     tierlock.Key
+		Verdict tierlock.Verdict
+		Grant   tierlock.Grant // zero but on success
+		Took    time.Duration  // the whole call
+		Waited  time.Duration  // the part of Took since the first answer "held"
+		Ordered bool           // an operator's order decided the tier
+	}
+	// ReleaseInfo tells of the end of a lock.
+	ReleaseInfo struct {
+		Grant    tierlock.Grant
+		TTL      time.Duration // that was asked for
+		Held     time.Duration // from the grant to its end
+		Left     time.Duration // before the holder had to stop; negative: too late
+		Over     time.Duration // by how much waiting and work went past the policy's budget; 0: they did not, or there is none
+		Deferred bool          // the release goes on behind the caller
+		Err      error         // the release was not answered, or ErrLost
+	}
+	// RenewInfo tells of one renewal of one lock.
+	RenewInfo struct {
+		Grant tierlock.Grant // as it is after it
+		Err   error          // nil, ErrLost, or why there was no answer
+	}
+	// LostInfo tells of a lock that ended without its holder.
+	LostInfo struct {
+		Grant tierlock.Grant
+		Held  time.Duration
+		Cause error // what context.Cause of its contexts tells; matches ErrLost
+	}
+	// StepInfo tells of one change of health.
+	StepInfo struct {
+		Chain, Target string
+		degrade.Transition
+	}
+	// OrderInfo tells of one change of an order.
+	OrderInfo struct {
+		Chain string
+		Order degrade.Order // the one in force now; zero: none
+		Was   degrade.Order // the one before; zero: none
+	}
+	// SettleInfo tells of one closed entry of the ledger.
+	SettleInfo struct {
+		Chain  string
+		Status tierlock.Status // what the release found; zero: it was given up at the end of the ttl
+		After  time.Duration   // since it was put into the ledger
+	}
+)
+
+// Join returns Hooks that tell each of all, in order.
+func Join(all ...Hooks) Hooks {
+	var j Hooks
+	for _, h := range all {
+		j.Acquired = both(j.Acquired, h.Acquired)
+		j.Released = both(j.Released, h.Released)
+		j.Renewed = both(j.Renewed, h.Renewed)
+		j.Lost = both(j.Lost, h.Lost)
+		j.Stepped = both(j.Stepped, h.Stepped)
+		j.Ordered = both(j.Ordered, h.Ordered)
+		j.Settled = both(j.Settled, h.Settled)
+	}
+	return j
+}
+
+func both[T any](a, b func(T)) func(T) {
+	switch {
+	case a == nil:
+		return b
+	case b == nil:
+		return a
+	}
+	return func(v T) { a(v); b(v) }
+}
+
+// tell calls a hook that may be off.
+func tell[T any](hook func(T), v T) {
+	if hook != nil {
+		hook(v)
+	}
+}

@@ -1,0 +1,156 @@
+package gateway
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/breaker"
+	"github.com/tierlock/tierlock/degrade"
+)
+
+// senseEvery is how often a ladder looks at its sensor for what only time can tell: a
+// full wire that stays full, probes that stay unanswered, a ramp that rises.
+const senseEvery = 100 * time.Millisecond
+
+// ladder is where one chain stands with one target: the machine sits behind a pointer, so
+// that a request reads it without a lock.
+type ladder struct {
+	chain  *Chain
+	target *target
+	now    atomic.Pointer[degrade.Machine]
+
+	mu      sync.Mutex           // held to step, never over I/O or a hook
+	edges   []degrade.Transition // not told yet; guarded by mu
+	telling bool                 // somebody is telling them; guarded by mu
+}
+
+// ladderOf returns the ladder that key's requests stand on, and makes it the first time.
+func (c *Chain) ladderOf(key tierlock.Key) *ladder {
+	name := c.store.targetOf(key)
+	c.mu.RLock()
+	l := c.ladders[name]
+	c.mu.RUnlock()
+	if l != nil {
+		return l
+	}
+	t := c.store.target(name)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if l = c.ladders[name]; l != nil {
+		return l
+	}
+	l = &ladder{chain: c, target: t}
+	m := degrade.Start(time.Now())
+	l.now.Store(&m)
+	c.ladders[name] = l
+	t.mu.Lock()
+	t.ladders = append(t.ladders, l)
+	t.mu.Unlock()
+	return l
+}
+
+// step feeds the machine what the sensor reads now.
+func (l *ladder) step() {
+	l.mu.Lock()
+	at := time.Now() // under mu: a machine's time never runs back
+	m, edge, changed := l.now.Load().Step(&l.chain.policy.Ladder, signals(l.target.sensor.Read(at), at))
+	l.now.Store(&m)
+	if changed {
+		l.edges = append(l.edges, edge)
+	}
+	l.mu.Unlock()
+	if changed {
+		l.tell()
+	}
+}
+
+// tell tells the edges in the order in which they were taken, with no lock held: whoever
+// finds somebody telling leaves its edge to him.
+func (l *ladder) tell() {
+	for {
+		l.mu.Lock()
+		if l.telling || len(l.edges) == 0 {
+			l.mu.Unlock()
+			return
+		}
+		l.telling = true
+		edge := l.edges[0]
+		l.edges = l.edges[1:]
+		l.mu.Unlock()
+
+		level := slog.LevelInfo
+		if edge.To == degrade.Down {
+			level = slog.LevelWarn
+		}
+		l.chain.gw.log.LogAttrs(context.Background(), level, "health changed", slog.String("chain", l.chain.name),
+			slog.String("store", l.target.store.name), slog.String("target", l.target.name),
+			slog.String("from", edge.From.String()), slog.String("to", edge.To.String()), slog.String("reason", string(edge.Reason)))
+		tell(l.chain.gw.hooks.Stepped, StepInfo{Chain: l.chain.name, Target: l.target.name, Transition: edge})
+
+		l.mu.Lock()
+		l.telling = false
+		l.mu.Unlock()
+	}
+}
+
+// signals is a sensor's reading in the words of the machine.
+func signals(r breaker.Reading, at time.Time) degrade.Signals {
+	return degrade.Signals{
+		At: at, Occupancy: r.Occupancy, WeakOccupancy: r.WeakOccupancy, Timeouts: r.Timeouts, Failures: r.Failures,
+		Refused: r.Refused, Open: r.Open, ProbeFailed: r.ProbeFailed, Unanswered: r.Unanswered,
+		Probes: r.Probes, FastProbes: r.FastProbes,
+	}
+}
+
+// down tells that the store is not to be asked now.
+func (l *ladder) down() bool { return l.now.Load().State == degrade.Down }
+
+// sense is the loop that looks at every ladder: it keeps the sensors probing while a
+// machine is not normal, lets orders end, and reads the stores' clocks once a second.
+func (g *Gateway) sense(ctx context.Context) {
+	tick := time.NewTicker(senseEvery)
+	defer tick.Stop()
+	for n := 0; ; n++ {
+		for _, c := range g.chains {
+			c.sense(time.Now())
+		}
+		if n%int(time.Second/senseEvery) == 0 {
+			for _, s := range g.stores {
+				s.refresh()
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// sense looks at the chain's ladders and at its order.
+func (c *Chain) sense(now time.Time) {
+	healthy := true
+	for _, l := range c.standing() {
+		l.step()
+		if l.now.Load().State != degrade.Normal {
+			healthy = false
+			l.target.sensor.Worry()
+		}
+	}
+	c.mindOrder(now, healthy)
+}
+
+// standing is a copy of the chain's ladders.
+func (c *Chain) standing() []*ladder {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	all := make([]*ladder, 0, len(c.ladders))
+	for _, l := range c.ladders {
+		all = append(all, l)
+	}
+	return all
+}

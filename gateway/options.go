@@ -1,0 +1,77 @@
+package gateway
+
+import (
+	"context"
+	"time"
+
+	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/audit"
+)
+
+// Option changes one call; what is the same for every call of a chain is in its policy.
+// It is a value and no function, so that a call with options allocates nothing for them.
+type Option struct {
+	kind       optionKind
+	span       time.Duration
+	id         tierlock.RequestID
+	business   *audit.Business
+	optimistic func(context.Context) error
+}
+
+type optionKind uint8
+
+const (
+	optionTTL optionKind = iota + 1
+	optionWait
+	optionID
+	optionNoRenew
+	optionAbout
+	optionOptimistic
+)
+
+// WithTTL replaces the policy's TTL: 1 s to 10 min, at least three attempts, whole
+// milliseconds.
+func WithTTL(ttl time.Duration) Option { return Option{kind: optionTTL, span: ttl} }
+
+// WithWait replaces the policy's Wait: 0 to 2 s. TryLock ignores it.
+func WithWait(wait time.Duration) Option { return Option{kind: optionWait, span: wait} }
+
+// WithRequestID makes the call repeatable: the same id gets the same grant again, with its
+// remaining time and first token, and a repeat never counts twice.
+func WithRequestID(id tierlock.RequestID) Option { return Option{kind: optionID, id: id} }
+
+// WithoutRenew leaves the lock to its ttl: whoever took it renews it, or nobody.
+func WithoutRenew() Option { return Option{kind: optionNoRenew} }
+
+// About says what the work is, for the audit trail and for reconciliation.
+func About(b audit.Business) Option { return Option{kind: optionAbout, business: &b} }
+
+// Optimistically gives [Chain.Do] the work to run where the answer is optimistic: one
+// statement that compares and changes a version. Other calls ignore it.
+func Optimistically(fn func(context.Context) error) Option {
+	return Option{kind: optionOptimistic, optimistic: fn}
+}
+
+// apply checks o and puts it into the request.
+func (o *Option) apply(r *request) error {
+	switch o.kind {
+	case optionTTL:
+		r.ttl = o.span
+		return r.policy.checkTTL(o.span)
+	case optionWait:
+		r.wait = o.span
+		return checkWait(o.span)
+	case optionID:
+		if o.id.IsZero() {
+			return tierlock.Invalid("request_id", "", "is all zero")
+		}
+		r.id, r.named = o.id, true
+	case optionNoRenew:
+		r.norenew = true
+	case optionAbout:
+		r.business = o.business
+	case optionOptimistic:
+		r.optimistic = o.optimistic
+	}
+	return nil
+}

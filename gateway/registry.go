@@ -1,0 +1,97 @@
+package gateway
+
+import (
+	"sync"
+	"time"
+
+	"github.com/tierlock/tierlock"
+)
+
+// registry knows every live lock of this process by (key, request id), for Attach and for
+// a call that is repeated, and by key, so that what this process holds in the shared
+// store blocks the same key in its local table.
+//
+// The locks of one key are a list through the locks themselves, so that a grant costs no
+// allocation. The lists are short: one shared holder, or a few local ones.
+type registry struct {
+	shards [64]shard
+}
+
+type shard struct {
+	mu   sync.Mutex
+	head map[tierlock.Key]*Lock // guarded by mu, like prev and next of every lock in it
+	_    [48]byte               // keeps two shards off one cache line
+}
+
+func (r *registry) shard(key tierlock.Key, hash uint64) *shard { return &r.shards[hash%64] }
+
+// add puts l in. A lock is added once and removed once.
+func (r *registry) add(l *Lock) {
+	s := r.shard(l.key, l.hash)
+	s.mu.Lock()
+	if s.head == nil {
+		s.head = make(map[tierlock.Key]*Lock)
+	}
+	if first := s.head[l.key]; first != nil {
+		l.next, first.prev = first, l
+	}
+	s.head[l.key] = l
+	s.mu.Unlock()
+	l.chain.live.Add(1)
+}
+
+// remove takes l out; it does nothing the second time.
+func (r *registry) remove(l *Lock) {
+	s := r.shard(l.key, l.hash)
+	s.mu.Lock()
+	in := l.prev != nil || s.head[l.key] == l
+	if in {
+		s.unlinkLocked(l)
+	}
+	s.mu.Unlock()
+	if in {
+		l.chain.live.Add(-1)
+	}
+}
+
+func (s *shard) unlinkLocked(l *Lock) {
+	if l.next != nil {
+		l.next.prev = l.prev
+	}
+	switch {
+	case l.prev != nil:
+		l.prev.next = l.next
+	case l.next != nil:
+		s.head[l.key] = l.next
+	default:
+		delete(s.head, l.key)
+	}
+	l.prev, l.next = nil, nil
+}
+
+// find returns the live lock of (key, id), or nil.
+func (r *registry) find(key tierlock.Key, hash uint64, id tierlock.RequestID) *Lock {
+	s := r.shard(key, hash)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for l := s.head[key]; l != nil; l = l.next {
+		if l.id == id {
+			return l
+		}
+	}
+	return nil
+}
+
+// shared returns until when a lock that the shared store granted to this process on key
+// may still be good there; ok is false if there is none.
+func (r *registry) shared(key tierlock.Key, hash uint64, at time.Time) (until time.Time, ok bool) {
+	s := r.shard(key, hash)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for l := s.head[key]; l != nil; l = l.next {
+		if end := l.storeEnd(); l.tier == tierlock.Shared && at.Before(end) {
+			return end, true
+		}
+	}
+	return time.Time{}, false
+}

@@ -1,0 +1,111 @@
+package gateway
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/audit"
+	"github.com/tierlock/tierlock/breaker"
+)
+
+// Unlock gives the lock back. It is idempotent, does nothing on nil, works under a
+// canceled ctx, of which it takes the values only, and returns within the policy's
+// attempt. Its error never means that the work failed: ErrLost tells that the lock had
+// ended before, any other that the store did not answer — or was known to be down, and
+// not asked — and that the release goes on behind the caller until it is answered or the
+// lock's ttl is over. A second Unlock returns nil.
+func (l *Lock) Unlock(ctx context.Context) error {
+	if l == nil || !l.claim() {
+		return nil
+	}
+	e, ended := l.finish(audit.Released, ErrUnlocked, time.Now())
+	if !ended {
+		return l.unlockOver(ctx)
+	}
+	info := e.info()
+	info.Deferred, info.Err = l.release(ctx)
+	if cause := l.endedBy(); cause != ErrUnlocked {
+		info.Err = cause // it had run out a moment before
+	}
+	if info.Over > 0 {
+		l.chain.gw.log.LogAttrs(ctx, slog.LevelWarn, "budget passed", append(l.attrs(nil), slog.Duration("over", info.Over))...)
+	}
+	tell(l.chain.gw.hooks.Released, info)
+	return info.Err
+}
+
+// claim lets the first Unlock through.
+func (l *Lock) claim() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	first := !l.unlocked
+	l.unlocked = true
+	return first
+}
+
+// unlockOver gives back what is left of a lock that ended by itself: its key may stand in
+// the store for a while yet, and frees up earlier this way.
+func (l *Lock) unlockOver(ctx context.Context) error {
+	l.mu.Lock()
+	how, cause := l.how, l.cause
+	l.mu.Unlock()
+	if how != audit.Lost {
+		_, _ = l.release(ctx)
+	}
+	return cause
+}
+
+// endedBy is the cause that the lock's contexts ended with.
+func (l *Lock) endedBy() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.cause
+}
+
+// release asks the backend once, inside the attempt. A store that is known to be down is
+// not asked at all, so that nobody waits for it.
+func (l *Lock) release(ctx context.Context) (deferred bool, err error) {
+	if l.tier == tierlock.Shared && l.ladder.down() {
+		l.chain.gw.ledger.add(l.chain.putOff(l))
+		return true, l.failed("release", tierlock.ReasonDown, nil)
+	}
+	pass := l.counted()
+	ans, cause := l.by.Release(detach(ctx, time.Now().Add(l.chain.policy.Attempt)), l.hold())
+	pass.Exit(cause)
+	switch {
+	case cause != nil && l.tier == tierlock.Shared:
+		l.chain.gw.ledger.add(l.chain.putOff(l))
+		return true, l.failed("release", faultReason(cause), cause)
+	case cause != nil:
+		return false, l.failed("release", faultReason(cause), cause)
+	case ans.Status == tierlock.Gone, ans.Status == tierlock.Held:
+		return false, l.failed("release", tierlock.ReasonLost, errGone)
+	}
+	return false, nil
+}
+
+// counted counts an operation on the wire of a shared lock's target, until the pass is
+// told how it went; the zero Pass of any other lock counts nothing.
+func (l *Lock) counted() breaker.Pass {
+	if l.tier != tierlock.Shared {
+		return breaker.Pass{}
+	}
+	return l.ladder.target.sensor.Count()
+}
+
+// detach is ctx without its end, with a deadline and no timer.
+func detach(ctx context.Context, deadline time.Time) context.Context {
+	return detached{ctx, deadline}
+}
+
+type detached struct {
+	parent   context.Context
+	deadline time.Time
+}
+
+func (d detached) Deadline() (time.Time, bool) { return d.deadline, true }
+func (d detached) Done() <-chan struct{}       { return nil }
+func (d detached) Err() error                  { return nil }
+func (d detached) Value(key any) any           { return d.parent.Value(key) }

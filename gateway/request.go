@@ -1,0 +1,121 @@
+package gateway
+
+import (
+	"context"
+	"time"
+
+	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/audit"
+	"github.com/tierlock/tierlock/degrade"
+)
+
+// request is one call on its way: what was asked for, how long it may take, and what it
+// has met so far. It lives on the caller's stack and belongs to the caller's goroutine.
+type request struct {
+	chain  *Chain
+	policy *Policy
+	ladder *ladder
+	key    tierlock.Key
+	hash   uint64 // of key
+	id     tierlock.RequestID
+	named  bool // the caller gave the id: it may have been used before
+	ttl    time.Duration
+	wait   time.Duration
+	began  time.Time
+	end    time.Time // of the wait; zero: one attempt, no waiting
+
+	norenew    bool
+	sharedOnly bool // DoShared: the shared tier or nothing, and not under an order
+	business   *audit.Business
+	optimistic func(context.Context) error
+
+	order  *degrade.Order // that decided the last route; nil: none did
+	heldAt time.Time      // of the first answer "held"; zero: there was none
+	held   tierlock.Answer
+	heldBy tierlock.Waiter // of whoever answered "held"; nil: it cannot tell when to ask again
+	debt   *entry          // what the ledger had under this (key, id), taken over by this request
+}
+
+// newRequest checks a call before any I/O.
+func (c *Chain) newRequest(id string, opts []Option) (request, error) {
+	key, err := tierlock.ParseKey(c.prefix + id)
+	if err != nil {
+		return request{}, err
+	}
+	return c.requestFor(key, opts)
+}
+
+func (c *Chain) requestFor(key tierlock.Key, opts []Option) (request, error) {
+	r := request{chain: c, policy: &c.policy, key: key, hash: key.Hash(), ttl: c.policy.TTL, wait: c.policy.Wait, began: time.Now()}
+	for i := range opts {
+		if err := opts[i].apply(&r); err != nil {
+			return request{}, err
+		}
+	}
+	if !r.named {
+		r.id = tierlock.NewRequestID()
+	}
+	return r, nil
+}
+
+// hold is the request as a backend knows it.
+func (r *request) hold(ttl time.Duration) tierlock.Hold {
+	return tierlock.Hold{Key: r.key, ID: r.id, TTL: ttl}
+}
+
+// deadline is when an attempt that starts at now must be over: after the attempt's own
+// time, at the end of the wait, or with the caller's ctx, whichever comes first.
+func (r *request) deadline(ctx context.Context, now time.Time) time.Time {
+	d := now.Add(r.policy.Attempt)
+	if !r.end.IsZero() && r.end.Before(d) {
+		d = r.end
+	}
+	if own, ok := ctx.Deadline(); ok && own.Before(d) {
+		d = own
+	}
+	return d
+}
+
+// route asks the ladder where the request stands now, and remembers the order that said
+// so, if one did.
+func (r *request) route(now time.Time) degrade.Route {
+	o := r.chain.order.Load().of()
+	route := degrade.Decide(&r.policy.Ladder, o, r.ladder.now.Load(), now, r.hash)
+	if r.order = o; !o.Covers(now, r.hash) {
+		r.order = nil
+	}
+	return route
+}
+
+// refuse makes the error of a request that was not served. Every verdict comes from the
+// policy's truth table or from an answer; none is made up here.
+func (r *request) refuse(v tierlock.Verdict, cause error) *tierlock.Error {
+	return &tierlock.Error{Op: "acquire", Chain: r.chain.name, Key: r.key, Verdict: v, Err: cause}
+}
+
+// because refuses by the policy's truth table.
+func (r *request) because(reason tierlock.Reason, cause error) *tierlock.Error {
+	return r.refuse(r.policy.Ladder.Refusal(reason), cause)
+}
+
+// wasHeld keeps the first answer "held" in mind and refuses with this one.
+func (r *request) wasHeld(now time.Time, ans tierlock.Answer, by tierlock.Waiter) *tierlock.Error {
+	if r.heldAt.IsZero() {
+		r.heldAt = now
+	}
+	r.held, r.heldBy = ans, by
+	v := r.policy.Ladder.Refusal(tierlock.ReasonHeld)
+	v.Remaining, v.Holder = ans.Remaining, ans.Holder
+	v.RetryAfter = firstPause
+	return r.refuse(v, nil)
+}
+
+// canceled tells whether the caller's own ctx has ended, or its deadline passed: a store
+// that keeps deadlines by itself may answer a moment before ctx does.
+func canceled(ctx context.Context, now time.Time) bool {
+	if ctx.Err() != nil {
+		return true
+	}
+	d, ok := ctx.Deadline()
+	return ok && !now.Before(d)
+}

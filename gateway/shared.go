@@ -1,0 +1,126 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/audit"
+	"github.com/tierlock/tierlock/degrade"
+)
+
+// shared asks the store once, on the caller's goroutine; the store keeps the deadline.
+func (c *Chain) shared(ctx context.Context, r *request, route degrade.Route, now, deadline time.Time) (l *Lock, err *tierlock.Error, again bool) {
+	if err := c.heldLocally(r, now); err != nil {
+		return nil, err, false
+	}
+	if r.named {
+		if err := c.takeDebt(ctx, r, deadline); err != nil {
+			return nil, err, false
+		}
+		defer c.payDebt(r)
+	}
+	pass, err, again := r.admit(ctx, route, deadline)
+	if err != nil {
+		return nil, err, again
+	}
+	ans, cause := c.store.Acquire(tierlock.Until(ctx, deadline), tierlock.Request{
+		Hold: r.hold(r.ttl), NotAfter: deadline, Fenced: c.policy.Fencing && c.store.traits.Fences,
+	})
+	pass.Exit(cause)
+	if cause != nil {
+		return c.unanswered(ctx, r, deadline, cause)
+	}
+	switch ans.Status {
+	case tierlock.Granted, tierlock.Mine:
+		return c.useShared(ctx, r, route, ans, deadline)
+	case tierlock.Held:
+		return nil, r.wasHeld(time.Now(), ans, c.store.traits.Waiter), false
+	}
+	return nil, r.because(tierlock.ReasonLate, nil), false
+}
+
+// unanswered makes a verdict of a missing answer. What may still happen in the store is
+// settled behind the caller. A fault that is no timeout was counted by pass.Exit, which
+// stepped the ladder, so another look may find a lower tier.
+func (c *Chain) unanswered(ctx context.Context, r *request, deadline time.Time, cause error) (l *Lock, err *tierlock.Error, again bool) {
+	f, ok := errors.AsType[*tierlock.Fault](cause)
+	if !ok { // a backend that breaks its contract: believe the worst
+		f = &tierlock.Fault{Reason: tierlock.ReasonBroken, InDoubt: true, Err: cause}
+	}
+	if f.InDoubt {
+		c.gw.ledger.add(c.inDoubt(r, deadline))
+	}
+	switch f.Reason {
+	case tierlock.ReasonCanceled:
+		return nil, r.because(tierlock.ReasonCanceled, cause), false
+	case tierlock.ReasonAttempt:
+		if canceled(ctx, time.Now()) {
+			return nil, r.because(tierlock.ReasonCanceled, cause), false
+		}
+		return nil, r.because(tierlock.ReasonAttempt, cause), false
+	}
+	return nil, r.because(f.Reason, cause), true
+}
+
+// useShared hands out what the store granted, unless the chain has left the shared tier
+// meanwhile or the key is held locally: then it is given back, never used.
+//
+// The race with a local request of this process on the same key, step by step. A shared
+// request (1) registers its hold, then (2) looks into the table. A local request (3)
+// enters the table, then (4) looks into the registry. All four are under locks, so one
+// of the two pairs is first: if 1 comes before 4, the local request sees the shared hold
+// and gives its permit back; if not, 3 came before 4 and 4 before 1, hence before 2, and
+// the shared request sees the local hold and gives its lock back. Both may see each
+// other, and both step back; no order of events lets both keep the key. Looking before
+// registering, or before entering, would let both pass.
+func (c *Chain) useShared(ctx context.Context, r *request, route degrade.Route, ans tierlock.Answer, deadline time.Time) (l *Lock, err *tierlock.Error, again bool) {
+	r.debt = nil // this answer is newer than what the ledger had to find out
+	l = c.newLock(ctx, r, &c.store.granter, ans)
+	l.reason = route.Reason
+	c.gw.locks.add(l)
+	if reason, moved := r.moved(route); moved {
+		c.unused(l)
+		return nil, r.because(reason, nil), true
+	}
+	if err := c.heldLocally(r, time.Now()); err != nil {
+		c.unused(l)
+		return nil, err, false
+	}
+	if !time.Now().Before(l.grant.ExpiresAt) { // a repeat that found little left of its first grant
+		c.unused(l)
+		return nil, r.because(tierlock.ReasonLate, nil), false
+	}
+	if err := c.record(ctx, r, l, deadline); err != nil {
+		c.unused(l)
+		return nil, err, false
+	}
+	c.gw.watchdog.watch(l)
+	return l, nil, false
+}
+
+// heldLocally refuses a key that a local holder of this process still has.
+func (c *Chain) heldLocally(r *request, now time.Time) *tierlock.Error {
+	if c.table.Live() == 0 {
+		return nil
+	}
+	until, ok := c.table.Holds(r.key)
+	if !ok {
+		return nil
+	}
+	return r.wasHeld(now, tierlock.Answer{Status: tierlock.Held, Remaining: max(until.Sub(now), 0)}, c.local.traits.Waiter)
+}
+
+// unused gives a grant back that nobody has seen: the shared one behind the caller, who
+// has better to do.
+func (c *Chain) unused(l *Lock) {
+	if _, ok := l.finish(audit.Released, ErrUnlocked, time.Now()); !ok {
+		return
+	}
+	if l.tier == tierlock.Shared {
+		c.gw.ledger.add(c.putOff(l))
+		return
+	}
+	_, _ = l.by.Release(context.Background(), l.hold()) // in this process: nothing can fail
+}

@@ -1,0 +1,132 @@
+package gateway
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/breaker"
+)
+
+// granter is a backend with its traits, which are constant, at hand.
+type granter struct {
+	tierlock.Backend
+	traits tierlock.Traits
+}
+
+func newGranter(b tierlock.Backend) granter { return granter{b, b.Traits()} }
+
+// store is a shared backend and, per target, the one sensor that all chains on it share:
+// what is on the wire belongs to the target, what to make of it to the chain.
+type store struct {
+	granter
+	name       string
+	gw         *Gateway
+	attempt    time.Duration // the shortest of the chains on it
+	strong     bool          // a strong chain is on it: part of the wire is kept for those
+	clockError atomic.Int64  // nanoseconds; see refresh
+
+	mu      sync.RWMutex
+	targets map[string]*target // guarded by mu
+}
+
+// target is the part of a store that fails alone.
+type target struct {
+	store  *store
+	name   string
+	sensor *breaker.Sensor
+
+	mu      sync.Mutex
+	ladders []*ladder // guarded by mu
+	ill     bool      // no good probe since the last bad sign; guarded by mu
+}
+
+// targetOf names the target that serves key.
+func (s *store) targetOf(key tierlock.Key) string {
+	if s.traits.Sharder == nil {
+		return ""
+	}
+	return s.traits.Sharder.Target(key)
+}
+
+// target returns the target of that name and starts its sensor the first time.
+func (s *store) target(name string) *target {
+	s.mu.RLock()
+	t := s.targets[name]
+	s.mu.RUnlock()
+	if t != nil {
+		return t
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t = s.targets[name]; t != nil {
+		return t
+	}
+	t = &target{store: s, name: name}
+	t.sensor = s.newSensor(t)
+	s.targets[name] = t
+	s.gw.start(t.sensor.Run)
+	return t
+}
+
+func (s *store) newSensor(t *target) *breaker.Sensor {
+	cfg := breaker.Config{
+		Name: s.name, Wire: s.traits.Wire, Attempt: s.attempt, Changed: t.changed, Logger: s.gw.log,
+	}
+	if t.name != "" {
+		cfg.Name += "/" + t.name
+	}
+	if !s.strong {
+		cfg.Reserved = -1
+	}
+	if p := s.traits.Prober; p != nil {
+		cfg.Probe = func(ctx context.Context) error { return p.Probe(ctx, t.name) }
+	}
+	if w := s.traits.Wired; w != nil {
+		cfg.Loose = func() int { return w.Loose(t.name) }
+	}
+	sensor, err := breaker.New(cfg)
+	if err != nil {
+		panic("gateway: " + err.Error()) // every field was checked by New
+	}
+	return sensor
+}
+
+// changed is called after every fault and every probe, on the goroutine that met it: the
+// ladders step before that request asks them again.
+func (t *target) changed() {
+	now := time.Now()
+	r := t.sensor.Read(now)
+	t.mu.Lock()
+	ladders := t.ladders // only ever appended to
+	well := r.Probes > 0 && !r.ProbeFailed && !r.Refused && r.Unanswered == 0
+	back := t.ill && well
+	t.ill = !well && (t.ill || r.ProbeFailed || r.Refused || r.Unanswered > 0 || r.Failures > 0 || r.Timeouts > 0)
+	t.mu.Unlock()
+	for _, l := range ladders {
+		l.step()
+	}
+	if back {
+		t.store.gw.ledger.hurry(t)
+	}
+}
+
+// refresh reads how far the store's clock may be from ours; every event carries it.
+func (s *store) refresh() {
+	if c := s.traits.Clocked; c != nil {
+		if bound, ok := c.ClockError(); ok {
+			s.clockError.Store(int64(bound))
+		}
+	}
+}
+
+// close ends what the sensors still watch; their loops have ended.
+func (s *store) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, t := range s.targets {
+		t.sensor.Close()
+	}
+}

@@ -1,0 +1,71 @@
+package gateway
+
+import (
+	"context"
+	"time"
+
+	"github.com/tierlock/tierlock"
+)
+
+// Waiting without a store that wakes: 20 ms, doubled with every try and jittered. After
+// the fifth it stays, so that a long wait asks some three times a second. From the
+// requirements; fewer tries are steadier under contention.
+const (
+	firstPause = 20 * time.Millisecond
+	lastPause  = 320 * time.Millisecond
+)
+
+// acquireWithin is acquire inside one total wait: try, sleep until another try is worth
+// while, try again. A wait of zero is one attempt. Only "held" is worth waiting for; any
+// other answer ends the call at once, and a call that was ever answered "held" ends as
+// that, whatever came later.
+func (c *Chain) acquireWithin(ctx context.Context, r *request) (*Lock, *tierlock.Error) {
+	var held *tierlock.Error
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		l, err := c.acquire(ctx, r)
+		switch {
+		case err == nil:
+			return l, nil
+		case err.Reason != tierlock.ReasonHeld && held == nil:
+			return nil, err
+		case err.Reason != tierlock.ReasonHeld:
+			held.Err = err
+			return nil, held
+		}
+		held = err
+		if r.end.IsZero() || !time.Now().Before(r.end) {
+			return nil, held
+		}
+		if cause := r.sleep(ctx, pause); cause != nil {
+			held.Err = cause
+			return nil, held
+		}
+		if !time.Now().Before(r.end) {
+			return nil, held
+		}
+	}
+}
+
+// sleep waits until another try is worth while: until whoever holds the key tells, or for
+// a pause, and not past what the holder has left or the end of the wait. It returns the
+// caller's reason to stop.
+func (r *request) sleep(ctx context.Context, pause time.Duration) error {
+	if r.heldBy != nil {
+		until, cancel := context.WithDeadline(ctx, r.end)
+		defer cancel()
+		_ = r.heldBy.Wait(until, r.hold(r.ttl), r.held)
+		return context.Cause(ctx)
+	}
+	pause = jitter(pause)
+	if left := r.held.Remaining; left > 0 {
+		pause = min(pause, left+jitter(firstPause/4))
+	}
+	timer := time.NewTimer(min(pause, time.Until(r.end)))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+		return nil
+	}
+}

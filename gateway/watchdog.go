@@ -1,0 +1,265 @@
+package gateway
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/audit"
+)
+
+const (
+	watchStep  = 10 * time.Millisecond // what is due together is done together: one renewal for many locks
+	renewBatch = 512                   // locks in one Renew
+)
+
+// watchdog keeps locks: one goroutine and one heap for all of them, so that ten thousand
+// held locks cost memory and no goroutine. A lock is due when it is to be renewed, when
+// its time runs out, or when it was held for as long as max_hold allows.
+//
+// Renewal stops before release: Unlock takes the lock out here first, and what is on the
+// wire at that moment changes nothing, since a Renew never revives what was released.
+// Renewals go out beside the loop, one at a time for each target, so a store that hangs
+// keeps no lock from ending in time.
+type watchdog struct {
+	gw   *Gateway
+	wake chan struct{} // buffered: something is due earlier than thought
+
+	mu    sync.Mutex
+	due   queue[*Lock]              // guarded by mu
+	next  time.Time                 // when the loop will look again; guarded by mu
+	batch map[renewal]*renewalBatch // guarded by mu
+}
+
+// renewal is what one Renew may carry: locks of one backend, one target, one chain.
+type renewal struct {
+	by     *granter
+	ladder *ladder
+}
+
+// renewalBatch is what waits for its turn on the wire.
+type renewalBatch struct {
+	locks []*Lock
+	out   bool // a Renew of this kind is under way
+}
+
+// watch begins to keep l.
+func (w *watchdog) watch(l *Lock) {
+	l.mu.Lock()
+	due := l.nextDueLocked(l.grant.AcquiredAt)
+	over := l.how != ""
+	l.mu.Unlock()
+	if !over {
+		w.set(l, due)
+	}
+}
+
+// set makes l due at due. A lock that was forgotten meanwhile stays so: its end was told
+// before it left, under the lock's own mutex.
+func (w *watchdog) set(l *Lock, due time.Time) {
+	w.mu.Lock()
+	if !l.slot.gone {
+		w.due.set(l, due)
+	}
+	earlier := due.Before(w.next)
+	w.mu.Unlock()
+	if earlier {
+		poke(w.wake)
+	}
+}
+
+// forget takes l out for good.
+func (w *watchdog) forget(l *Lock) {
+	w.mu.Lock()
+	l.slot.gone = true
+	w.due.drop(l)
+	w.mu.Unlock()
+}
+
+// nextDueLocked is when a lock that was looked after at now wants to be again.
+func (l *Lock) nextDueLocked(now time.Time) time.Time {
+	due := l.grant.ExpiresAt
+	if end := l.grant.AcquiredAt.Add(l.chain.policy.MaxHold); end.Before(due) {
+		due = end
+	}
+	if l.every > 0 {
+		// A little early rather than late, and not all that were taken together together.
+		if renew := now.Add(l.every - jitter(l.every/16)); renew.Before(due) {
+			due = renew
+		}
+	}
+	return due
+}
+
+// run is the one loop.
+func (w *watchdog) run(ctx context.Context) {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	var due []*Lock
+	for {
+		due = w.collect(due[:0])
+		now := time.Now()
+		for i, l := range due {
+			w.tend(l, now)
+			due[i] = nil
+		}
+		w.send()
+		timer.Reset(w.pause())
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.wake:
+		case <-timer.C:
+		}
+	}
+}
+
+// collect takes out what is due.
+func (w *watchdog) collect(into []*Lock) []*Lock {
+	now := time.Now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for {
+		l, ok := w.due.first()
+		if !ok || l.slot.due.After(now) {
+			return into
+		}
+		w.due.drop(l)
+		into = append(into, l)
+	}
+}
+
+// pause is how long the loop may sleep: until the first is due, rounded up, so that locks
+// taken at about the same time are renewed together.
+func (w *watchdog) pause() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	wait := time.Hour
+	if l, ok := w.due.first(); ok {
+		wait = max(time.Until(l.slot.due), 0) + watchStep
+	}
+	w.next = time.Now().Add(wait)
+	return wait
+}
+
+// tend does for l what is due: its end, or its renewal.
+func (w *watchdog) tend(l *Lock, now time.Time) {
+	l.mu.Lock()
+	expired := !now.Before(l.grant.ExpiresAt)
+	tooLong := now.Sub(l.grant.AcquiredAt) >= l.chain.policy.MaxHold
+	if l.every > 0 && ended(l.work) {
+		l.every = 0 // whoever asked for it is gone: nobody renews for him
+	}
+	renew := l.every > 0 && !expired && !tooLong
+	l.mu.Unlock()
+	switch {
+	case expired:
+		l.expire()
+	case tooLong:
+		l.lose(audit.Forced, errMaxHold)
+	case renew:
+		w.enqueue(l)
+	}
+	l.mu.Lock()
+	over, due := l.how != "", l.nextDueLocked(now)
+	if renew { // its next renewal is set when this one is answered
+		due = l.grant.ExpiresAt
+	}
+	l.mu.Unlock()
+	if !over {
+		w.set(l, due)
+	}
+}
+
+func ended(done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	default:
+		return false
+	}
+}
+
+// enqueue puts l into the next Renew of its kind.
+func (w *watchdog) enqueue(l *Lock) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	kind := renewal{l.by, l.ladder}
+	b := w.batch[kind]
+	if b == nil {
+		b = new(renewalBatch)
+		w.batch[kind] = b
+	}
+	b.locks = append(b.locks, l)
+}
+
+// send starts a Renew of every kind that has something waiting and none under way.
+func (w *watchdog) send() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for kind, b := range w.batch {
+		if !b.out && len(b.locks) > 0 {
+			b.out = true
+			w.gw.start(func(ctx context.Context) { w.renewAll(ctx, kind, b) })
+		}
+	}
+}
+
+// renewAll renews what waits in b, batch by batch, until nothing does.
+func (w *watchdog) renewAll(ctx context.Context, kind renewal, b *renewalBatch) {
+	for {
+		w.mu.Lock()
+		n := min(len(b.locks), renewBatch)
+		locks := append([]*Lock(nil), b.locks[:n]...)
+		if b.locks = b.locks[n:]; len(b.locks) == 0 {
+			b.locks = nil
+		}
+		if n == 0 || ctx.Err() != nil {
+			b.out = false
+			w.mu.Unlock()
+			return
+		}
+		w.mu.Unlock()
+		w.renew(ctx, kind, locks)
+	}
+}
+
+// renew sends one Renew and hands each lock its answer.
+func (w *watchdog) renew(ctx context.Context, kind renewal, locks []*Lock) {
+	holds := make([]tierlock.Hold, len(locks))
+	for i, l := range locks {
+		holds[i] = l.hold()
+	}
+	chain := kind.ladder.chain
+	pass := locks[0].counted()
+	answers, err := kind.by.Renew(tierlock.Until(ctx, time.Now().Add(chain.policy.Attempt)), holds)
+	pass.Exit(err)
+	for i, l := range locks {
+		var ans tierlock.Answer
+		if i < len(answers) {
+			ans = answers[i]
+		}
+		l.renewed(ans, err)
+		l.mu.Lock()
+		due, over := l.afterRenewalLocked(ans), l.how != ""
+		l.mu.Unlock()
+		if !over {
+			w.set(l, due)
+		}
+	}
+}
+
+// afterRenewalLocked is when a lock is due again: after a missing answer soon, so that
+// several tries fit into what is left of the lease.
+func (l *Lock) afterRenewalLocked(ans tierlock.Answer) time.Time {
+	now := time.Now()
+	due := l.nextDueLocked(now)
+	if ans.Status != 0 || l.every == 0 {
+		return due
+	}
+	if retry := now.Add(jitter(max(l.every/8, l.chain.policy.Attempt/2))); retry.Before(due) {
+		return retry
+	}
+	return due
+}
