@@ -2,6 +2,7 @@ package localfallback_test
 
 import (
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -15,7 +16,7 @@ func TestTableKeepsTheContract(t *testing.T) {
 	for name, permits := range map[string]int{"one holder": 1, "three holders": 3} {
 		t.Run(name, func(t *testing.T) {
 			table := newTable(t, localfallback.Config{Permits: permits})
-			backendtest.Run(t, "in process", table, backendtest.Options{Holders: permits})
+			backendtest.Run(t, "in process", table, backendtest.Options{Holders: permits, TTL: 50 * time.Millisecond})
 		})
 	}
 }
