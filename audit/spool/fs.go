@@ -6,6 +6,7 @@ import "io"
 // A returned write is durable only after File.Sync; a created, renamed or removed name
 // only after SyncDir.
 type FS interface {
+	// MkdirAll makes dir and what is missing above it, durably.
 	MkdirAll(dir string) error
 	// Create makes a new file for reading and writing; one that exists is emptied.
 	Create(name string) (File, error)

@@ -1,0 +1,12 @@
+//go:build !unix
+
+package spool
+
+import (
+	"errors"
+	"io"
+)
+
+func flock(string) (io.Closer, error) {
+	return nil, errors.ErrUnsupported
+}
