@@ -2,17 +2,24 @@ package reconcile
 
 import (
 	"context"
+	"errors"
+	"io"
 	"sync"
 	"time"
+
+	"github.com/tierlock/tierlock/audit"
 )
 
 // Job reads events, keeps findings and repairs. Run is called once; Report and Stats may
 // be called at any time from any goroutine.
 type Job struct {
-	cfg Config
+	cfg     Config
+	windows map[int]*window
+	fleet   fleet
+	repairs repairer
 
-	mu     sync.Mutex // guards what Report and Stats read; never held over I/O
-	report Report
+	mu    sync.Mutex // guards books; never held over I/O
+	books books
 }
 
 // New checks cfg and makes a job. It does no I/O and starts nothing.
@@ -20,15 +27,288 @@ func New(cfg Config) (*Job, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	return &Job{cfg: cfg.withDefaults()}, nil
+	j := &Job{cfg: cfg.withDefaults(), windows: map[int]*window{}, fleet: fleet{by: map[string]*member{}}, books: newBooks()}
+	j.repairs.cfg = &j.cfg
+	return j, nil
 }
 
+// casesPerStep bounds how long repairs keep the job from reading.
+const casesPerStep = 32
+
 // Run works until ctx ends or the source does; both end it with nil. Any other error is
-// the source's. It starts no goroutine.
-func (j *Job) Run(ctx context.Context) error { return ctx.Err() }
+// the source's. It starts no goroutine. When the source ends, everything that was read is
+// judged, open or not, and cases that may be worked on are.
+func (j *Job) Run(ctx context.Context) error {
+	for {
+		batch, err := j.next(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, io.EOF):
+			if again, err := j.finish(ctx); err != nil || !again {
+				return err
+			}
+			continue
+		case err != nil:
+			return err
+		}
+		if err = j.take(ctx, batch); err == nil {
+			err = j.step(ctx, false)
+		}
+		if err != nil && ctx.Err() == nil {
+			return err
+		}
+	}
+}
+
+// next waits for a batch, but not for longer than a tick: time alone closes windows too.
+func (j *Job) next(ctx context.Context) (Batch, error) {
+	tick, cancel := context.WithTimeout(ctx, j.cfg.Tick)
+	defer cancel()
+	batch, err := j.cfg.Source.Next(tick)
+	if err != nil && tick.Err() != nil && ctx.Err() == nil && !errors.Is(err, io.EOF) {
+		return batch, nil
+	}
+	return batch, err
+}
+
+// take brings a batch into the windows.
+func (j *Job) take(ctx context.Context, b Batch) error {
+	for _, p := range b.Revoked {
+		delete(j.windows, p)
+		j.repairs.drop(p)
+	}
+	for _, m := range b.Assigned {
+		j.windows[m.Partition] = newWindow(&j.cfg.Rule, m)
+	}
+	for _, l := range b.Lost {
+		if w := j.windows[l.Partition]; w != nil {
+			w.feeds.lost(l, time.Now())
+			w.next = max(w.next, l.To)
+		}
+	}
+	for i := range b.Records {
+		if err := j.record(ctx, &b.Records[i]); err != nil {
+			return err
+		}
+	}
+	for _, p := range b.CaughtUp {
+		if w := j.windows[p]; w != nil {
+			w.caught = true
+		}
+	}
+	return nil
+}
+
+// record brings one record into its window.
+func (j *Job) record(ctx context.Context, r *Record) error {
+	w := j.windows[r.Partition]
+	if w == nil || r.Offset < w.next {
+		return nil // not ours any more, or read already
+	}
+	w.caught = false
+	ev, err := audit.Parse(r.Value)
+	if err != nil {
+		if err := j.deadLetter(ctx, r, err); err != nil {
+			return err
+		}
+		w.next = r.Offset + 1
+		return nil
+	}
+	now := time.Now()
+	j.fleet.hear(&ev, r, now)
+	fresh := w.feeds.hear(&ev, r, now)
+	j.count(func(b *books) { b.record(&ev, r.Partition, fresh) })
+	if fresh && (ev.Type == audit.TypeAcquire || ev.Type == audit.TypeEnd) && w.absorb(&ev, r.Offset) {
+		w.noteLate(now)
+		j.count(func(b *books) { b.stats.Late++ })
+	}
+	w.next = r.Offset + 1
+	return nil
+}
+
+// step moves everything on that time or records have made due.
+func (j *Job) step(ctx context.Context, complete bool) error {
+	now := time.Now()
+	for _, w := range j.windows {
+		again, err := j.reread(ctx, w, now)
+		if err == nil && !again {
+			err = j.judge(ctx, w, now, complete)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, f := range j.repairs.work(ctx, casesPerStep, j.ready) {
+		if err := j.put(ctx, f); err != nil {
+			return err
+		}
+	}
+	j.count(func(b *books) { b.moment(j) })
+	return j.commit(ctx)
+}
+
+// finish is the last step, unless a late event makes a partition come again.
+func (j *Job) finish(ctx context.Context) (again bool, err error) {
+	for _, w := range j.windows {
+		w.caught = true
+		if w.lateSince.IsZero() {
+			continue
+		}
+		if _, err := j.reread(ctx, w, time.Now()); err != nil {
+			return false, err
+		}
+		again = true
+	}
+	if again {
+		return true, nil
+	}
+	for waiting := -1; len(j.repairs.queue) != waiting; { // as long as repairs get anywhere
+		waiting = len(j.repairs.queue)
+		if err := j.step(ctx, true); err != nil {
+			return false, err
+		}
+	}
+	return false, nil
+}
+
+// reread begins a partition anew when a late event has come. It waits for the rest of what
+// is late with it: until nothing more is there to be read, or for a tick.
+func (j *Job) reread(ctx context.Context, w *window, now time.Time) (again bool, err error) {
+	if w.lateSince.IsZero() {
+		return false, nil
+	}
+	if !w.caught && now.Sub(w.lateSince) < j.cfg.Tick {
+		return true, nil
+	}
+	j.cfg.Logger.WarnContext(ctx, "late event, partition is read again", "partition", w.partition, "until_offset", w.next)
+	if err := j.cfg.Source.Rewind(ctx, w.partition); err != nil {
+		return false, err
+	}
+	w.reread()
+	j.count(func(b *books) { b.reread(w.partition) })
+	return true, nil
+}
+
+// judge stores what a window has found.
+func (j *Job) judge(ctx context.Context, w *window, now time.Time, complete bool) error {
+	if w.caught {
+		w.feeds.silence(now, j.cfg.Idle)
+	}
+	found, judged := w.judge(now, j.cfg.Lateness, complete)
+	w.feeds.miss(w.horizon)
+	for _, f := range w.news(found) {
+		if err := j.put(ctx, f); err != nil {
+			return err
+		}
+		if f.Kind == KindOverlap && f.State == StateOpen {
+			j.repairs.add(f, w.partition)
+		} else {
+			j.repairs.remove(f.ID)
+		}
+		for _, id := range w.swallow(&f) {
+			j.repairs.remove(id)
+			j.count(func(b *books) { b.supersede(id) })
+		}
+	}
+	j.count(func(b *books) { b.stats.Holds += uint64(judged) })
+	return nil
+}
+
+// ready tells whether a chain may be repaired now.
+func (j *Job) ready(chain string) bool {
+	for _, w := range j.windows {
+		if !w.caught || w.next < w.resume || !w.lateSince.IsZero() {
+			return false // what producers say now has not been read yet
+		}
+	}
+	if j.cfg.SwitchOn != nil && j.cfg.SwitchOn(chain) {
+		return false
+	}
+	return j.fleet.quiet(chain, j.cfg.Quiet, j.cfg.Idle, time.Now())
+}
+
+// put stores a finding everywhere, however long that takes: nothing is committed before.
+func (j *Job) put(ctx context.Context, f Finding) error {
+	for _, store := range j.cfg.Findings {
+		err := j.insist(ctx, "finding not stored, trying again", func() error { return store.Put(ctx, f) })
+		if err != nil {
+			return err
+		}
+	}
+	j.count(func(b *books) { b.finding(&f) })
+	return nil
+}
+
+// deadLetter puts a record that is no event aside.
+func (j *Job) deadLetter(ctx context.Context, r *Record, reason error) error {
+	j.count(func(b *books) { b.stats.Malformed++ })
+	j.cfg.Logger.WarnContext(ctx, "record is no event", "partition", r.Partition, "offset", r.Offset, "error", reason)
+	if j.cfg.DeadLetter == nil {
+		return nil
+	}
+	return j.insist(ctx, "dead letter not written, trying again", func() error { return j.cfg.DeadLetter(ctx, *r, reason) })
+}
+
+// insist repeats do until it succeeds or ctx ends, waiting from 100 ms up to 5 s between.
+func (j *Job) insist(ctx context.Context, complaint string, do func() error) error {
+	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
+		err := do()
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		j.cfg.Logger.ErrorContext(ctx, complaint, "wait", wait, "error", err)
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		case <-timer.C:
+		}
+	}
+}
+
+// commit moves restart points on; it never takes one back.
+func (j *Job) commit(ctx context.Context) error {
+	for _, w := range j.windows {
+		if w.next < w.resume || !w.lateSince.IsZero() {
+			continue
+		}
+		m := w.mark(j.repairs.pinned(w.partition))
+		if m.Offset < w.marked.Offset || m == w.marked {
+			continue
+		}
+		if err := j.cfg.Source.Commit(ctx, m); err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			j.cfg.Logger.WarnContext(ctx, "offset not committed", "partition", w.partition, "error", err)
+			continue // it comes again with the next step
+		}
+		w.marked = m
+	}
+	return nil
+}
+
+func (j *Job) count(do func(*books)) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	do(&j.books)
+}
 
 // Report is what the job has seen so far.
-func (j *Job) Report() Report { return Report{At: time.Now()} }
+func (j *Job) Report() Report {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.books.report(&j.cfg, time.Now())
+}
 
 // Stats is what the job has counted so far.
-func (j *Job) Stats() Stats { return Stats{} }
+func (j *Job) Stats() Stats {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.books.stats
+}

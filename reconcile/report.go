@@ -1,6 +1,12 @@
 package reconcile
 
 import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/tierlock/tierlock"
@@ -56,4 +62,58 @@ type Stats struct {
 	OpenHolds  int       `json:"open_holds"`         // not yet judged
 	Stopped    bool      `json:"stopped"`            // repairs stopped: Caps.FailureRatio or Caps.Total
 	Watermark  time.Time `json:"watermark,omitzero"` // lowest of all partitions
+}
+
+func compareGaps(a, b Gap) int {
+	return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Producer, b.Producer), cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.From, b.From))
+}
+
+// WriteText writes the report for people, one fact a line.
+func (r *Report) WriteText(w io.Writer) error {
+	var b strings.Builder
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(&b, "%-12s "+format+"\n", append([]any{name}, args...)...)
+	}
+	if !r.From.IsZero() {
+		line("period", "%s to %s", r.From.UTC().Format(time.RFC3339), r.To.UTC().Format(time.RFC3339))
+	}
+	line("records", "%d (%d repeated, %d late, %d malformed), %d holds judged", r.Records, r.Duplicates, r.Late, r.Malformed, r.Holds)
+	line("overlaps", "%d: %d certain, %d possible", r.Findings, r.Certain, r.Possible)
+	for _, c := range causes {
+		if n := r.Causes[c]; n > 0 {
+			line("", "%6d  %s", n, c)
+		}
+	}
+	for _, s := range slices.Sorted(maps.Keys(r.States)) {
+		line("state", "%6d  %s", r.States[s], s)
+	}
+	mode := "applied"
+	if r.DryRun {
+		mode = "dry run"
+	}
+	line("repairs", "%s, %d applied, %d failed, %d findings waiting", mode, r.Repaired, r.Failed, r.Waiting)
+	if r.Stopped {
+		line("", "stopped by a cap: look at the failed ones, then start again")
+	}
+	for _, p := range r.Switches {
+		line("switch", "%s version %d, %s to %s, %d grants, %d bypassed: %s", p.Chain, p.Version,
+			p.From.UTC().Format(time.RFC3339), p.To.UTC().Format(time.RFC3339), p.Grants, p.Bypass, p.Reason)
+	}
+	r.writeCompleteness(line)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (r *Report) writeCompleteness(line func(name, format string, args ...any)) {
+	if r.Complete {
+		line("complete", "yes: every event of every producer was seen")
+		return
+	}
+	line("complete", "no")
+	for _, t := range r.Blind {
+		line("blind", "holds of tier %s are left out by the rule", t)
+	}
+	for _, g := range r.Missing {
+		line("missing", "%s partition %d %s from %d to %d, count %d: %s", g.At.UTC().Format(time.RFC3339), g.Partition, g.Producer, g.From, g.To, g.Count, g.Cause)
+	}
 }

@@ -143,7 +143,7 @@ func crosses(as, ae, bs, be time.Time, slack time.Duration) bool {
 
 // handedOver tells whether one store gave the key from one hold to the other.
 func handedOver(a, b *Interval) bool {
-	return a.Tier == tierlock.Shared && b.Tier == tierlock.Shared && a.Store == b.Store &&
+	return a.Tier == tierlock.Shared && b.Tier == tierlock.Shared && a.Store == b.Store && a.Store != "" &&
 		a.How == audit.Released && b.How == audit.Released &&
 		!crosses(a.GrantedAt, a.EndedAt, b.GrantedAt, b.EndedAt, 0)
 }

@@ -16,8 +16,8 @@ type Record struct {
 
 // Batch is what a [Source] hands out at once. Revoked and Assigned come before Records.
 type Batch struct {
-	Revoked  []int        // partitions that are not ours any more; what is known of them is dropped
-	Assigned []Assignment // partitions that are ours now
+	Revoked  []int  // partitions that are not ours any more; what is known of them is dropped
+	Assigned []Mark // partitions that are ours now, as they were committed
 
 	Records  []Record // of one partition, in order
 	CaughtUp []int    // partitions with nothing more to read at this moment
@@ -26,10 +26,13 @@ type Batch struct {
 	Lost []Loss
 }
 
-// Assignment is a partition that is read from its committed offset on.
-type Assignment struct {
+// Mark is where a restart begins, and what it has to know of what went before. See
+// window.go for why these three are enough.
+type Mark struct {
 	Partition int
-	Judged    time.Time // as committed with that offset; zero: from the beginning, or unknown
+	Offset    int64     // the next record to read
+	Judged    time.Time // groups that began before are judged already; zero: none is
+	Read      int64     // records below were read before, so they are not late
 }
 
 // Loss is a range of offsets that retention took away unread: From ≤ offset < To.
@@ -44,10 +47,10 @@ type Source interface {
 	// says that nothing will ever come again; any other error is for good too: what can be
 	// tried again is tried again inside.
 	Next(ctx context.Context) (Batch, error)
-	// Commit says that a restart may begin at offset next of partition, and that all holds
-	// that were over by judged have been judged; both come back with the assignment. A
-	// partition that is not ours any more is left alone, without an error.
-	Commit(ctx context.Context, partition int, next int64, judged time.Time) error
+	// Commit says that a restart may begin at m. Judged and Read are kept with the offset
+	// and come back with the assignment. A partition that is not ours any more is left
+	// alone, without an error.
+	Commit(ctx context.Context, m Mark) error
 	// Rewind makes Next hand out partition again from the oldest record there is. What was
 	// committed stays committed.
 	Rewind(ctx context.Context, partition int) error

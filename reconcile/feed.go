@@ -1,0 +1,246 @@
+package reconcile
+
+import (
+	"maps"
+	"strconv"
+	"time"
+
+	"github.com/tierlock/tierlock/audit"
+)
+
+// recent is how many seqs of one producer a partition remembers one by one, to tell a
+// repeated event from one that comes out of order. Older ones count as repeated. A
+// forwarder repeats at most what it had in flight, a few thousand.
+const recent = 8192
+
+// feeds are the producers as one partition hears them: what each has sent, what of it is
+// missing, and up to when it has told everything.
+type feeds struct {
+	partition int
+	by        map[string]*feed
+	signs     map[epoch]time.Time // last sign of life
+	reported  map[string]Finding  // gaps and silences told already, by id
+	out       []Finding           // and to be told
+}
+
+// feed is one producer.
+type feed struct {
+	producer string
+	epoch    uint64
+	mark     time.Time // all that happened before has been sent
+	heard    time.Time // when its last record was appended
+	offset   int64     // of its last record
+	closed   bool      // its epoch is sealed
+	silent   bool
+
+	seen    map[uint64]bool
+	below   uint64               // seqs up to here count as seen
+	highest uint64               // seq
+	awaited map[uint64]time.Time // seqs that others name as their prev, and when
+}
+
+type epoch struct {
+	producer string
+	number   uint64
+}
+
+func newFeeds(partition int) feeds {
+	return feeds{partition: partition, by: map[string]*feed{}, signs: map[epoch]time.Time{}, reported: map[string]Finding{}}
+}
+
+// hear takes note of one event and tells whether it is the first of its id here.
+func (fs *feeds) hear(ev *audit.Event, r *Record, now time.Time) (fresh bool) {
+	f := fs.by[ev.Producer]
+	if f == nil {
+		f = &feed{producer: ev.Producer, seen: map[uint64]bool{}, awaited: map[uint64]time.Time{}}
+		fs.by[ev.Producer] = f
+		f.chain(ev, r.Offset == 0)
+	} else {
+		f.chain(ev, true)
+	}
+	f.offset = r.Offset
+	if !f.first(ev.Seq) {
+		return false
+	}
+	fs.found(f, ev.Seq)
+	fs.alive(f, ev, r, now)
+	return true
+}
+
+// chain looks whether the event before this one has been here. Of the first event that is
+// read of a producer nobody can tell, unless the partition is read from its beginning.
+func (f *feed) chain(ev *audit.Event, known bool) {
+	if known && ev.Prev != 0 && ev.Prev > f.below && !f.seen[ev.Prev] && !f.seen[ev.Seq] {
+		f.awaited[ev.Prev] = ev.Time()
+	}
+}
+
+func (f *feed) first(seq uint64) bool {
+	if seq <= f.below || f.seen[seq] {
+		return false
+	}
+	f.seen[seq] = true
+	f.highest = max(f.highest, seq)
+	delete(f.awaited, seq)
+	if len(f.seen) > 2*recent {
+		f.forget()
+	}
+	return true
+}
+
+// forget drops the lower seqs, which are the bulk of them: the rest are within recent.
+func (f *feed) forget() {
+	if f.highest <= recent {
+		return
+	}
+	f.below = f.highest - recent
+	maps.DeleteFunc(f.seen, func(seq uint64, _ bool) bool { return seq <= f.below })
+}
+
+// alive moves the producer's signs of life on.
+func (fs *feeds) alive(f *feed, ev *audit.Event, r *Record, now time.Time) {
+	f.heard = now
+	if !r.Time.IsZero() && r.Time.Before(now) {
+		f.heard = r.Time
+	}
+	id := epoch{ev.Producer, ev.Epoch}
+	if ev.Time().After(fs.signs[id]) {
+		fs.signs[id] = ev.Time()
+	}
+	if ev.Epoch > f.epoch {
+		f.epoch, f.closed = ev.Epoch, false
+	}
+	if f.silent {
+		f.silent = false
+		fs.withdraw(silentID(f), fs.signs[id])
+	}
+	switch {
+	case ev.Type == audit.TypeSeal && ev.Sealed == f.epoch:
+		f.closed = true
+	case ev.Type == audit.TypeGap:
+		fs.told(f, ev)
+	}
+	if ev.Type.Marker() && ev.At.After(f.mark) || f.mark.IsZero() {
+		f.mark = ev.Time()
+	}
+}
+
+// gone tells whether an epoch is over, and when it gave its last sign of life.
+func (fs *feeds) gone(producer string, number uint64) (time.Time, bool) {
+	f := fs.by[producer]
+	if f == nil || number == f.epoch && !f.closed && !f.silent {
+		return time.Time{}, false
+	}
+	return fs.signs[epoch{producer, number}], true
+}
+
+// low is up to when every producer has told everything; this process's clock where there
+// is none to wait for. It is unknown before anything has been heard.
+func (fs *feeds) low(now time.Time, caught bool) (low time.Time, ok bool) {
+	for _, f := range fs.by {
+		if f.closed || f.silent {
+			continue
+		}
+		if !ok || f.mark.Before(low) {
+			low, ok = f.mark, true
+		}
+	}
+	if !ok && caught {
+		return now, true
+	}
+	return low, ok
+}
+
+// anchor is the lowest offset that a restart must not begin after, so that it hears each
+// live producer once and misses no gap.
+func (fs *feeds) anchor(next int64) int64 {
+	for _, f := range fs.by {
+		if !f.closed && !f.silent {
+			next = min(next, f.offset)
+		}
+	}
+	return next
+}
+
+// silence names producers that have sent nothing for idle; nothing waits for them then.
+func (fs *feeds) silence(now time.Time, idle time.Duration) {
+	for _, f := range fs.by {
+		if f.closed || f.silent || now.Sub(f.heard) < idle {
+			continue
+		}
+		f.silent = true
+		sign := fs.signs[epoch{f.producer, f.epoch}]
+		fs.report(Finding{
+			ID: silentID(f), Revision: int(sign.UnixMilli()) + 1, Kind: KindSilent, State: StateOpen, From: sign, To: now,
+			Gap: &Gap{Partition: fs.partition, Producer: f.producer, Epoch: f.epoch, Cause: "silent", From: f.highest + 1, At: sign},
+		})
+	}
+}
+
+// miss reports seqs that were named before the horizon and have not come.
+func (fs *feeds) miss(horizon time.Time) {
+	for _, f := range fs.by {
+		for seq, at := range f.awaited {
+			if at.After(horizon) {
+				continue
+			}
+			delete(f.awaited, seq)
+			fs.report(Finding{
+				ID: fs.sequenceID(f, seq), Revision: 1, Kind: KindGap, State: StateOpen, From: at, To: at,
+				Gap: &Gap{Partition: fs.partition, Producer: f.producer, Epoch: f.epoch, Cause: "sequence", From: seq, To: seq, At: at},
+			})
+		}
+	}
+}
+
+// told reports a gap that the producer itself knows of.
+func (fs *feeds) told(f *feed, ev *audit.Event) {
+	fs.report(Finding{
+		ID: idOf("gap", ev.EventID()), Revision: 1, Kind: KindGap, State: StateOpen, From: ev.At, To: ev.At,
+		Gap: &Gap{
+			Partition: fs.partition, Producer: f.producer, Epoch: ev.Epoch, Cause: string(ev.Cause),
+			From: ev.From, To: ev.To, Count: ev.Count, At: ev.At,
+		},
+	})
+}
+
+// lost reports offsets that retention took before they were read.
+func (fs *feeds) lost(l Loss, now time.Time) {
+	fs.report(Finding{
+		ID:       idOf("retention", strconv.Itoa(l.Partition), strconv.FormatInt(l.From, 10), strconv.FormatInt(l.To, 10)),
+		Revision: 1, Kind: KindGap, State: StateOpen, From: now, To: now,
+		Gap: &Gap{Partition: l.Partition, Cause: "retention", Count: uint64(l.To - l.From), At: now},
+	})
+}
+
+// found takes a gap back whose event has come after all.
+func (fs *feeds) found(f *feed, seq uint64) {
+	if len(fs.reported) > 0 {
+		fs.withdraw(fs.sequenceID(f, seq), time.Time{})
+	}
+}
+
+func (fs *feeds) report(f Finding) {
+	if was, told := fs.reported[f.ID]; told && was.State != StateWithdrawn {
+		return
+	}
+	fs.reported[f.ID] = f
+	fs.out = append(fs.out, f)
+}
+
+func (fs *feeds) withdraw(id string, at time.Time) {
+	f, told := fs.reported[id]
+	if !told || f.State == StateWithdrawn {
+		return
+	}
+	f.State = StateWithdrawn
+	f.Revision = max(f.Revision+1, int(at.UnixMilli()))
+	fs.reported[id] = f
+	fs.out = append(fs.out, f)
+}
+
+func silentID(f *feed) string { return idOf("silent", f.producer, strconv.FormatUint(f.epoch, 10)) }
+
+func (fs *feeds) sequenceID(f *feed, seq uint64) string {
+	return idOf("sequence", strconv.Itoa(fs.partition), f.producer, strconv.FormatUint(seq, 10))
+}

@@ -1,0 +1,343 @@
+package reconcile
+
+import (
+	"slices"
+	"time"
+
+	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/audit"
+)
+
+// endless is the longest a hold may last that tells neither ttl nor max_hold: the longest
+// ttl that a chain may have.
+const endless = 10 * time.Minute
+
+// window is what is known of one partition: the holds that can still be in a group with
+// something to come. A group is judged and forgotten once the horizon has passed all of it:
+// nothing that arrives in time can touch it any more.
+//
+// Where a restart begins is told by three things (see [Mark]).
+//   - Judged: every group that began before is judged. It is the horizon, or earlier where
+//     an older group is still open.
+//   - Offset: the oldest record of any hold, judged or not, that reached beyond Judged. So
+//     a hold that begins at Judged or later finds all of its group from Offset on. A group
+//     whose oldest holds lie below Offset shows itself: what is left of it begins before
+//     Judged, and is not judged again.
+//   - Read: what the job had read. Below it, holds that begin before Judged are context;
+//     from it on, they are late.
+//
+// A late event may belong to a group that is forgotten. Then the whole partition is read
+// again, and nothing is judged until the place is reached where the late event stood.
+type window struct {
+	rule      *Rule
+	partition int
+	keys      map[tierlock.Key][]*hold
+	feeds     feeds
+
+	told map[string]told // overlap findings that have been given out, by id
+
+	next      int64     // offset after the last record
+	resume    int64     // nothing is judged or late below
+	floor     time.Time // groups that began before are judged
+	horizon   time.Time // of the last judgement
+	stretch   time.Duration
+	spent     []spent
+	caught    bool
+	lateSince time.Time // a late event waits for a reread since; zero: none
+	marked    Mark      // last committed
+}
+
+// hold is an interval while its events come in, in any order.
+type hold struct {
+	Interval
+	ttl, maxHold time.Duration
+	acquired     bool
+	offset       int64 // of its first record
+}
+
+// spent is a judged hold, kept while an older group is open.
+type spent struct {
+	offset int64
+	end    time.Time
+}
+
+func newWindow(rule *Rule, m Mark) *window {
+	return &window{
+		rule: rule, partition: m.Partition, keys: map[tierlock.Key][]*hold{}, feeds: newFeeds(m.Partition), told: map[string]told{},
+		next: m.Offset, resume: m.Read, floor: m.Judged, horizon: m.Judged, stretch: rule.DefaultError, marked: m,
+	}
+}
+
+// reread forgets everything but where the late event stood and what has been told; that
+// is in doubt until it is found again.
+func (w *window) reread() {
+	fresh := newWindow(w.rule, Mark{Partition: w.partition, Read: w.next})
+	fresh.marked, fresh.told, fresh.feeds.reported = w.marked, w.told, w.feeds.reported
+	for id, t := range fresh.told {
+		t.doubt = true
+		fresh.told[id] = t
+	}
+	*w = *fresh
+}
+
+func (w *window) noteLate(now time.Time) {
+	if w.lateSince.IsZero() {
+		w.lateSince = now
+	}
+}
+
+// told is a finding that has been given out, without its members.
+type told struct {
+	finding Finding
+	doubt   bool // the partition is read again, and it has not been found again yet
+}
+
+// news are the findings that are not known yet: overlaps that are new or have grown, gaps,
+// and overlaps that a late event has shown to be none.
+func (w *window) news(found []Finding) []Finding {
+	news := w.feeds.out
+	w.feeds.out = nil
+	for _, f := range found {
+		was, known := w.told[f.ID]
+		shell := f
+		shell.Members, shell.Repairs = nil, nil
+		w.told[f.ID] = told{finding: shell}
+		if !known || was.finding.Revision != f.Revision || was.finding.Pairs != f.Pairs || was.finding.Certain != f.Certain {
+			news = append(news, f)
+		}
+	}
+	for id, t := range w.told {
+		if t.doubt && w.next >= w.resume && !t.finding.To.Add(w.stretch).After(w.floor) {
+			t.finding.State = StateWithdrawn
+			t.finding.Revision++
+			delete(w.told, id)
+			news = append(news, t.finding)
+		}
+	}
+	return news
+}
+
+// swallow lists the findings that f has taken in, and forgets them.
+func (w *window) swallow(f *Finding) (ids []string) {
+	for _, id := range f.Supersedes() {
+		if _, known := w.told[id]; known {
+			delete(w.told, id)
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// absorb takes one event of a hold and tells whether it came too late to be judged with
+// its group.
+func (w *window) absorb(ev *audit.Event, offset int64) (late bool) {
+	list := w.keys[ev.Key]
+	i := slices.IndexFunc(list, func(h *hold) bool { return h.Holder == ev.Holder && h.GrantedAt.Equal(ev.GrantedAt) })
+	if i < 0 {
+		h := &hold{offset: offset, Interval: Interval{Key: ev.Key, Holder: ev.Holder, GrantedAt: ev.GrantedAt}}
+		i = len(list)
+		list = append(list, h)
+		w.keys[ev.Key] = list
+	}
+	h := list[i]
+	h.take(ev)
+	h.offset = min(h.offset, offset)
+	w.stretch = max(w.stretch, w.rule.margin(&h.Interval))
+	return offset >= w.resume && w.rule.start(&h.Interval).Before(w.floor)
+}
+
+// take merges one event; the order in which they come does not matter.
+func (h *hold) take(ev *audit.Event) {
+	if ev.Type == audit.TypeAcquire || !h.acquired {
+		h.Event, h.Chain, h.Tier, h.Store, h.Token = ev.EventID(), ev.Chain, ev.Tier, ev.Store, ev.Token
+		h.Producer, h.Epoch = ev.Producer, ev.Epoch
+	}
+	h.ttl, h.maxHold = max(h.ttl, ev.TTL), max(h.maxHold, ev.MaxHold)
+	if ev.ClockError > 0 {
+		h.Error = max(h.Error, ev.ClockError)
+	}
+	if ev.Switch.Version != 0 {
+		h.Switch = ev.Switch
+	}
+	if !ev.Business.IsZero() {
+		h.Business = ev.Business
+	}
+	if ev.Type == audit.TypeAcquire {
+		h.acquired, h.AcquireSeq = true, ev.Seq
+		return
+	}
+	if ev.EndedAt.After(h.EndedAt) { // the last end counts: an expiry may be followed by an unlock
+		h.EndedAt, h.How, h.Outcome, h.EndSeq = ev.EndedAt, ev.How, ev.Outcome, ev.Seq
+	}
+}
+
+// settle sets the latest possible end. gone tells until when an epoch that is over gave
+// signs of life.
+func (h *hold) settle(gone func(producer string, epoch uint64) (time.Time, bool)) {
+	switch {
+	case h.EndedAt.IsZero():
+		h.Latest = h.deadline(gone)
+	case h.How == audit.Expired || h.How == audit.Lost:
+		// The lock is over; whether its holder has noticed is not known.
+		h.Latest = h.EndedAt.Add(h.ttl)
+	default:
+		h.Latest = h.EndedAt
+	}
+	if h.Latest.Before(h.GrantedAt) { // a clock that was stepped back in hand
+		h.Latest = h.GrantedAt
+	}
+}
+
+func (h *hold) deadline(gone func(producer string, epoch uint64) (time.Time, bool)) time.Time {
+	if h.ttl == 0 && h.maxHold == 0 {
+		return h.GrantedAt.Add(endless)
+	}
+	end := h.GrantedAt.Add(h.ttl)
+	if h.maxHold <= h.ttl {
+		return end
+	}
+	if sign, over := gone(h.Producer, h.Epoch); over { // nobody renewed after this
+		if last := sign.Add(h.ttl); last.After(end) {
+			end = last
+		}
+		if most := h.GrantedAt.Add(h.maxHold); most.Before(end) {
+			end = most
+		}
+		return end
+	}
+	return h.GrantedAt.Add(h.maxHold)
+}
+
+// forever is a horizon that passes everything: no more records will ever come.
+var forever = time.Unix(1<<40, 0)
+
+// judge returns a finding for every group that the horizon has passed, and forgets it. now
+// is this process's clock. complete tells whether all that will ever come has come.
+func (w *window) judge(now time.Time, lateness time.Duration, complete bool) (found []Finding, judged int) {
+	if w.next < w.resume && !complete {
+		return nil, 0
+	}
+	horizon := forever
+	if !complete {
+		mark, ok := w.feeds.low(now, w.caught)
+		if !ok {
+			return nil, 0
+		}
+		horizon = mark.Add(-lateness - w.stretch)
+	}
+	if horizon.After(w.horizon) {
+		w.horizon = horizon
+	}
+	oldest := w.horizon
+	for key, list := range w.keys {
+		kept, closed := w.close(list)
+		for _, g := range closed {
+			judged += len(g.members)
+			if !w.rule.start(g.members[0]).Before(w.floor) {
+				found = append(found, g.findings(w.rule)...)
+			}
+		}
+		if len(kept) == 0 {
+			delete(w.keys, key)
+			continue
+		}
+		w.keys[key] = kept
+		for _, h := range kept {
+			if s := w.rule.start(&h.Interval); s.Before(oldest) {
+				oldest = s
+			}
+		}
+	}
+	if oldest.After(w.floor) {
+		w.floor = oldest
+	}
+	slices.SortFunc(found, func(a, b Finding) int { return before(&a.Members[0], &b.Members[0]) })
+	return found, judged
+}
+
+// close splits the holds of one key into those that must wait and the groups that are over.
+func (w *window) close(list []*hold) (kept []*hold, closed []group) {
+	due := false
+	for _, h := range list {
+		h.settle(w.feeds.gone)
+		due = due || !w.rule.end(&h.Interval).After(w.horizon)
+	}
+	if !due {
+		return list, nil
+	}
+	list = pairUp(list)
+	byInterval := make(map[*Interval]*hold, len(list))
+	var sorted []*Interval
+	for _, h := range list {
+		h.settle(w.feeds.gone)
+		byInterval[&h.Interval] = h
+		sorted = append(sorted, &h.Interval)
+	}
+	slices.SortFunc(sorted, before)
+	for _, g := range groups(w.rule, w.counted(sorted)) {
+		over := !slices.ContainsFunc(g.members, func(iv *Interval) bool { return w.rule.end(iv).After(w.horizon) })
+		for _, iv := range g.members {
+			h := byInterval[iv]
+			if over {
+				w.spent = append(w.spent, spent{offset: h.offset, end: w.rule.end(iv)})
+			} else {
+				kept = append(kept, h)
+			}
+		}
+		if over {
+			closed = append(closed, g)
+		}
+	}
+	return kept, closed
+}
+
+// counted leaves out tiers the rule ignores.
+func (w *window) counted(in []*Interval) []*Interval {
+	return slices.DeleteFunc(in, func(iv *Interval) bool { return !w.rule.counts(iv.Tier) })
+}
+
+// pairUp joins an acquire that has no end to an end that has no acquire, of one holder:
+// another process, which had attached to the lock, gave it back and told its own times.
+func pairUp(list []*hold) []*hold {
+	slices.SortFunc(list, func(a, b *hold) int { return before(&a.Interval, &b.Interval) })
+	var out []*hold
+	for _, h := range list {
+		i := -1
+		if !h.acquired {
+			i = slices.IndexFunc(out, func(o *hold) bool {
+				return o.Holder == h.Holder && o.acquired && o.EndedAt.IsZero() && !h.EndedAt.Before(o.GrantedAt)
+			})
+		}
+		if i < 0 {
+			out = append(out, h)
+			continue
+		}
+		o := out[i]
+		o.EndedAt, o.How, o.Outcome = h.EndedAt, h.How, h.Outcome
+		o.Error, o.offset = max(o.Error, h.Error), min(o.offset, h.offset)
+	}
+	return out
+}
+
+// mark tells where a restart may begin. pinned bounds it where repairs are still due.
+func (w *window) mark(pinned time.Time) Mark {
+	judged := w.floor
+	if !pinned.IsZero() && pinned.Before(judged) {
+		judged = pinned
+	}
+	offset := min(w.next, w.feeds.anchor(w.next))
+	keep := w.spent[:0]
+	for _, s := range w.spent {
+		if s.end.After(judged) {
+			keep = append(keep, s)
+			offset = min(offset, s.offset)
+		}
+	}
+	w.spent = keep
+	for _, list := range w.keys {
+		for _, h := range list {
+			offset = min(offset, h.offset)
+		}
+	}
+	return Mark{Partition: w.partition, Offset: offset, Judged: judged, Read: w.next}
+}
