@@ -10,35 +10,27 @@ local now = time[1] * 1000000 + time[2]
 if now >= tonumber(ARGV[3]) then
   return {4, now}
 end
-
-local function mint()
-  local last = tonumber(redis.call('GET', KEYS[2]) or 0)
-  if not last or last >= 9007199254740991 then
-    return nil
-  end
-  local token = math.max(last + 1, ARGV[4] + 1, now)
-  redis.call('SET', KEYS[2], string.format('%.0f', token), 'PX', ARGV[5])
-  return token
-end
-
-local token = 0
 local holder = redis.call('GET', KEYS[1])
 if holder and holder ~= ARGV[1] then
   return {3, now, redis.call('PTTL', KEYS[1]), holder}
 end
-if holder then
-  -- The record still has the token of this grant: nobody else was granted since. If it was
-  -- evicted, a fresh one is above whatever it was.
-  if KEYS[2] then
-    token = tonumber(redis.call('GET', KEYS[2]) or mint())
-  end
-  return {2, now, redis.call('PTTL', KEYS[1]), token or 0}
-end
+
+local token = 0
 if KEYS[2] then
-  token = mint()
-  if not token then
+  -- While this id holds the lock, the record has the token of its grant: nobody was
+  -- granted since. Where there is none (the first grant, or an evicted record), the
+  -- server's time is above all that went before.
+  token = tonumber(redis.call('GET', KEYS[2]) or 0)
+  if not token or not (token >= 0 and token < 9007199254740991) then
     return redis.error_reply('WRONGTYPE the fence record holds no token below 2^53')
   end
+  if not holder or token == 0 then
+    token = math.max(token + 1, ARGV[4] + 1, now)
+    redis.call('SET', KEYS[2], string.format('%.0f', token), 'PX', ARGV[5])
+  end
+end
+if holder then
+  return {2, now, redis.call('PTTL', KEYS[1]), token}
 end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 return {1, now, 0, token}
