@@ -66,8 +66,7 @@ func (c *Chain) attach(ctx context.Context, r *request) (*Lock, error) {
 	l := c.newLock(ctx, r, &c.store.granter, ans)
 	l.recorded = c.policy.Audit.Records(tierlock.Shared) // its own process wrote the beginning down
 	c.gw.locks.add(l)
-	c.gw.watchdog.watch(l)
-	return l, nil
+	return c.handOut(l), nil
 }
 
 func (r *request) looked(reason tierlock.Reason, cause error) *tierlock.Error {

@@ -47,6 +47,7 @@ type Lock struct {
 	timer    *time.Timer // of the contexts, at ExpiresAt; guarded by mu
 
 	prev, next *Lock // in the registry; guarded by its shard
+	ready      bool  // may be found there; guarded by its shard
 	slot       slot  // in the watchdog; guarded by its mutex
 }
 

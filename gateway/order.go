@@ -7,11 +7,8 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/degrade"
+	"github.com/tierlock/tierlock/switchcfg"
 )
-
-// maxOrder is how far ahead an order may end: a forgotten switch must not last. From the
-// design's limits.
-const maxOrder = 24 * time.Hour
 
 // warnBefore is how long before its end an order whose cause lasts is warned of, at most;
 // a short order is warned of in its last tenth.
@@ -34,7 +31,7 @@ func (o *order) of() *degrade.Order {
 
 // newOrder puts d on this process's monotonic clock, whose wall clock read now.
 func newOrder(d degrade.Order, until, now time.Time) *order {
-	span := min(until.Sub(now), maxOrder)
+	span := min(until.Sub(now), switchcfg.MaxAhead)
 	d.Until = now.Add(span)
 	return &order{Order: d, warnAt: d.Until.Add(-min(warnBefore, span/10))}
 }

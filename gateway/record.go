@@ -36,7 +36,7 @@ func (c *Chain) record(ctx context.Context, r *request, l *Lock, deadline time.T
 	defer c.gw.events.put(ev)
 	ttl, maxHold := l.ttl, time.Duration(0)
 	if l.renewable() {
-		maxHold = c.policy.MaxHold + ttl // the last renewal comes just before max_hold
+		maxHold = c.policy.MaxHold
 	}
 	*ev = audit.Acquired(l.grant, ttl, maxHold) // nobody else writes the grant yet
 	l.fill(ev)

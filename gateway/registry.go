@@ -69,13 +69,29 @@ func (s *shard) unlinkLocked(l *Lock) {
 	l.prev, l.next = nil, nil
 }
 
-// find returns the live lock of (key, id), or nil.
+// publish lets others find l, which is decided and recorded by now: nobody may get a
+// bypass lock whose event is not durable yet. If the same request got its lock twice at
+// once, the first one published is the lock, and publish returns it.
+func (r *registry) publish(l *Lock) *Lock {
+	s := r.shard(l.key, l.hash)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for other := s.head[l.key]; other != nil; other = other.next {
+		if other.ready && other.id == l.id {
+			return other
+		}
+	}
+	l.ready = true
+	return l
+}
+
+// find returns the live, published lock of (key, id), or nil.
 func (r *registry) find(key tierlock.Key, hash uint64, id tierlock.RequestID) *Lock {
 	s := r.shard(key, hash)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for l := s.head[key]; l != nil; l = l.next {
-		if l.id == id {
+		if l.ready && l.id == id {
 			return l
 		}
 	}

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -26,7 +27,7 @@ func (l *Lock) Unlock(ctx context.Context) error {
 	}
 	info := e.info()
 	info.Deferred, info.Err = l.release(ctx)
-	if cause := l.endedBy(); cause != ErrUnlocked {
+	if cause := l.endedBy(); !errors.Is(cause, ErrUnlocked) {
 		info.Err = cause // it had run out a moment before
 	}
 	if info.Over > 0 {
@@ -67,7 +68,7 @@ func (l *Lock) endedBy() error {
 // release asks the backend once, inside the attempt. A store that is known to be down is
 // not asked at all, so that nobody waits for it.
 func (l *Lock) release(ctx context.Context) (deferred bool, err error) {
-	if l.tier == tierlock.Shared && l.ladder.down() {
+	if l.tier == tierlock.Shared && l.ladder.down() && !l.chain.gw.closed.Load() {
 		l.chain.gw.ledger.add(l.chain.putOff(l))
 		return true, l.failed("release", tierlock.ReasonDown, nil)
 	}

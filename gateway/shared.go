@@ -96,8 +96,7 @@ func (c *Chain) useShared(ctx context.Context, r *request, route degrade.Route, 
 		c.unused(l)
 		return nil, err, false
 	}
-	c.gw.watchdog.watch(l)
-	return l, nil, false
+	return c.handOut(l), nil, false
 }
 
 // heldLocally refuses a key that a local holder of this process still has.
@@ -110,6 +109,18 @@ func (c *Chain) heldLocally(r *request, now time.Time) *tierlock.Error {
 		return nil
 	}
 	return r.wasHeld(now, tierlock.Answer{Status: tierlock.Held, Remaining: max(until.Sub(now), 0)}, c.local.traits.Waiter)
+}
+
+// handOut makes a decided grant the caller's. Where the same request was granted the same
+// lock twice at once, both callers get the one handle.
+func (c *Chain) handOut(l *Lock) *Lock {
+	if first := c.gw.locks.publish(l); first != l {
+		l.recorded = false // its end is the other's to tell
+		_, _ = l.finish(audit.Released, ErrUnlocked, time.Now())
+		return first
+	}
+	c.gw.watchdog.watch(l)
+	return l
 }
 
 // unused gives a grant back that nobody has seen: the shared one behind the caller, who

@@ -47,8 +47,7 @@ func (c *Chain) standIn(ctx context.Context, r *request, route degrade.Route, by
 		c.unused(l)
 		return nil, r.because(reason, nil), true
 	}
-	c.gw.watchdog.watch(l)
-	return l, nil, false
+	return c.handOut(l), nil, false
 }
 
 // heldShared refuses a key that this process still holds in the shared store.

@@ -29,7 +29,7 @@ func (c *Chain) acquireWithin(ctx context.Context, r *request) (*Lock, *tierlock
 		case err.Reason != tierlock.ReasonHeld && held == nil:
 			return nil, err
 		case err.Reason != tierlock.ReasonHeld:
-			held.Err = err
+			held.Err = err.Err // not err: an answer must not match two outcomes
 			return nil, held
 		}
 		held = err

@@ -62,7 +62,9 @@ func (s *Store) Hang(hang bool) {
 	})
 }
 
-// Saturate fills the wire with work of others; the store itself stays healthy.
+// Saturate fills the wire with work of others: whatever is asked waits for a connection
+// until its deadline, and gets none. The store itself stays healthy and answers probes,
+// which have connections of their own.
 func (s *Store) Saturate(full bool) { s.with(func() { s.full = full }) }
 
 // DropReplies loses the next n replies: what was asked takes effect, and the connection
@@ -132,9 +134,11 @@ func (s *Store) ClockError() (time.Duration, bool) { return time.Millisecond, tr
 
 // Probe asks for a sign of life.
 func (s *Store) Probe(ctx context.Context, _ string) error {
-	_, err := s.ask(ctx, func(c *Counts) { c.Probe++ }, func() tierlock.Answer { return tierlock.Answer{} })
+	_, err := s.ask(ctx, func(c *Counts) { c.Probe++ }, nothing)
 	return err
 }
+
+func nothing() tierlock.Answer { return tierlock.Answer{} }
 
 // Acquire asks once.
 func (s *Store) Acquire(ctx context.Context, req tierlock.Request) (tierlock.Answer, error) {
@@ -238,12 +242,14 @@ func (h held) other(now time.Time) tierlock.Answer {
 var (
 	errRefused = errors.New("gatewaytest: connection refused")
 	errReset   = errors.New("gatewaytest: connection reset")
+	errNoConn  = errors.New("gatewaytest: no connection free")
 )
 
 // ask does one operation as the store's state has it: effect runs under the mutex, when
 // the question reaches the store.
 func (s *Store) ask(ctx context.Context, count func(*Counts), effect func() tierlock.Answer) (tierlock.Answer, error) {
 	s.mu.Lock()
+	before := s.counts.Probe
 	count(&s.counts)
 	switch {
 	case s.down:
@@ -258,6 +264,11 @@ func (s *Store) ask(ctx context.Context, count func(*Counts), effect func() tier
 			s.with(func() { effect() })
 		}()
 		return tierlock.Answer{}, late(ctx, time.Hour, done)
+	}
+	if probe := s.counts.Probe != before; s.full && !probe {
+		s.mu.Unlock()
+		_ = late(ctx, time.Hour, nil)
+		return tierlock.Answer{}, &tierlock.Fault{Reason: tierlock.ReasonSaturated, Err: errNoConn}
 	}
 	ans, slow := effect(), s.slow
 	dropped := s.drop > 0

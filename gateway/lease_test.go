@@ -1,0 +1,319 @@
+package gateway_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/audit"
+	"github.com/tierlock/tierlock/gateway"
+)
+
+func TestContextEndsWithItsCause(t *testing.T) {
+	bubble(t, strong(), func(t *testing.T, k one) {
+		parent, stop := context.WithCancelCause(t.Context())
+		defer stop(nil)
+		a, b, c := k.must("a"), k.must("b"), k.must("c", gateway.WithoutRenew())
+		ctxA, ctxB, ctxC := a.Context(t.Context()), b.Context(parent), c.Context(t.Context())
+
+		if err := a.Unlock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if cause := context.Cause(ctxA); !errors.Is(cause, gateway.ErrUnlocked) || errors.Is(cause, tierlock.ErrLost) {
+			t.Errorf("after Unlock: %v", cause)
+		}
+		if late := a.Context(t.Context()); !errors.Is(context.Cause(late), gateway.ErrUnlocked) {
+			t.Errorf("a context of a lock that is over: %v", context.Cause(late))
+		}
+		ours := errors.New("the request was withdrawn")
+		stop(ours)
+		if cause := context.Cause(ctxB); !errors.Is(cause, ours) {
+			t.Errorf("after the parent's end: %v", cause)
+		}
+		<-ctxC.Done()
+		cause := context.Cause(ctxC)
+		var e *tierlock.Error
+		if !errors.As(cause, &e) || !errors.Is(cause, tierlock.ErrLost) || e.Key.String() != "biz:c:lock:c" {
+			t.Errorf("after its time: %v", cause)
+		}
+		if got, want := time.Now(), c.Grant().ExpiresAt; got.Sub(want).Abs() > time.Millisecond {
+			t.Errorf("ended %v from its ExpiresAt", got.Sub(want))
+		}
+		if l, ok := gateway.LockOf(ctxC); !ok || l != c {
+			t.Error("the context does not carry its lock")
+		}
+		_ = b.Unlock(t.Context())
+		if err := c.Unlock(t.Context()); !errors.Is(err, tierlock.ErrLost) {
+			t.Errorf("unlock after its time: %v, want ErrLost", err)
+		}
+	})
+}
+
+// The holder knows first: with the store unreachable from the grant on, its context has
+// ended before anybody else can get the key.
+func TestContextEndsBeforeTheStoreGrantsAgain(t *testing.T) {
+	for _, renewals := range []time.Duration{0, 20 * time.Second, 50 * time.Second} {
+		t.Run(renewals.String(), func(t *testing.T) {
+			p := strong()
+			p.TTL = 15 * time.Second
+			bubble(t, p, func(t *testing.T, k one) {
+				l := k.must("a")
+				ctx := l.Context(t.Context())
+				time.Sleep(renewals)
+				k.Store.Hang(true)
+				<-ctx.Done()
+				ended := time.Now()
+				if !errors.Is(context.Cause(ctx), tierlock.ErrLost) {
+					t.Fatalf("cause %v", context.Cause(ctx))
+				}
+				if k.Store.Keys() != 1 {
+					t.Fatal("the store had freed the key before the context ended")
+				}
+				time.Sleep(time.Second)
+				if k.Store.Keys() != 0 {
+					t.Error("the context ended a second or more too early")
+				}
+				if renewals > 0 && ended.Sub(l.Grant().AcquiredAt) < renewals {
+					t.Error("it was not renewed")
+				}
+			})
+		})
+	}
+}
+
+func TestWatchdogRenewsWhileHeld(t *testing.T) {
+	p := strong()
+	p.TTL = 15 * time.Second
+	bubble(t, p, func(t *testing.T, k one) {
+		kept, left := k.must("kept"), k.must("left", gateway.WithoutRenew())
+		ctx := kept.Context(t.Context())
+		time.Sleep(2 * time.Minute)
+		if ok, err := kept.IsHeld(t.Context()); !ok || err != nil || ctx.Err() != nil {
+			t.Errorf("kept: held %v, %v, ctx %v", ok, err, ctx.Err())
+		}
+		if ok, _ := left.IsHeld(t.Context()); ok {
+			t.Error("the lock without renewal is still held")
+		}
+		if n := k.Store.Counts().Renew; n < 20 || n > 32 {
+			t.Errorf("%d renewals in two minutes at a third of 15 s", n)
+		}
+		if err := kept.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+		before := k.Store.Counts().Renew
+		time.Sleep(time.Minute)
+		if after := k.Store.Counts().Renew; after != before {
+			t.Errorf("renewed %d times after Unlock", after-before)
+		}
+	})
+}
+
+func TestWatchdogFindsALostLock(t *testing.T) {
+	var lost []gateway.LostInfo
+	hooks := gateway.Hooks{Lost: func(i gateway.LostInfo) { lost = append(lost, i) }}
+	p := strong()
+	p.TTL = 15 * time.Second
+	bubble(t, p, func(t *testing.T, k one) {
+		l := k.must("a")
+		ctx := l.Context(t.Context())
+		k.Store.Lose("biz:c:lock:a")
+		began := time.Now()
+		<-ctx.Done()
+		if took := time.Since(began); took > 5500*time.Millisecond {
+			t.Errorf("noticed after %v, want by the next renewal", took)
+		}
+		if !errors.Is(context.Cause(ctx), tierlock.ErrLost) {
+			t.Errorf("cause %v", context.Cause(ctx))
+		}
+		time.Sleep(time.Millisecond)
+		evs := k.Audit.Of(l.Grant().RequestID)
+		if len(evs) != 2 || evs[1].How != audit.Lost {
+			t.Errorf("events %+v", evs)
+		}
+		if len(lost) != 1 || lost[0].Grant.Key != l.Grant().Key {
+			t.Errorf("hooks heard %+v", lost)
+		}
+		other := k.must("a")
+		if err := l.Unlock(t.Context()); !errors.Is(err, tierlock.ErrLost) {
+			t.Errorf("unlock: %v, want ErrLost", err)
+		}
+		if ok, _ := other.IsHeld(t.Context()); !ok {
+			t.Error("the loser's unlock took the next holder's lock")
+		}
+		_ = other.Unlock(t.Context())
+	}, hooks)
+}
+
+func TestWatchdogSurvivesAShortOutage(t *testing.T) {
+	p := strong()
+	p.TTL = 15 * time.Second
+	bubble(t, p, func(t *testing.T, k one) {
+		l := k.must("a")
+		ctx := l.Context(t.Context())
+		time.Sleep(4 * time.Second)
+		k.Store.Down(true)
+		time.Sleep(8 * time.Second) // past one renewal
+		k.Store.Down(false)
+		time.Sleep(20 * time.Second)
+		if ctx.Err() != nil {
+			t.Errorf("lost though the store was back inside the lease: %v", context.Cause(ctx))
+		}
+		if err := l.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestMaxHoldEndsTheHandleButNotTheKey(t *testing.T) {
+	p := strong()
+	p.TTL, p.MaxHold = 15*time.Second, time.Minute
+	bubble(t, p, func(t *testing.T, k one) {
+		l := k.must("a")
+		ctx := l.Context(t.Context())
+		<-ctx.Done()
+		if took := time.Since(l.Grant().AcquiredAt); took < p.MaxHold || took > p.MaxHold+50*time.Millisecond {
+			t.Errorf("ended after %v", took)
+		}
+		if !errors.Is(context.Cause(ctx), tierlock.ErrLost) {
+			t.Errorf("cause %v", context.Cause(ctx))
+		}
+		if k.Store.Keys() != 1 {
+			t.Error("the key was freed while the work may still be winding up")
+		}
+		if _, v := k.ask("a"); v.Outcome != tierlock.Failure {
+			t.Errorf("another got the key: %+v", v)
+		}
+		if err := l.Unlock(t.Context()); !errors.Is(err, tierlock.ErrLost) {
+			t.Errorf("unlock: %v", err)
+		}
+		if k.Store.Keys() != 0 {
+			t.Error("the unlock left the key")
+		}
+		if evs := k.Audit.Of(l.Grant().RequestID); len(evs) != 2 || evs[1].How != audit.Forced {
+			t.Errorf("events %+v", evs)
+		}
+	})
+}
+
+func TestAnAbandonedLockIsNotRenewed(t *testing.T) {
+	p := strong()
+	p.TTL = 15 * time.Second
+	bubble(t, p, func(t *testing.T, k one) {
+		ctx, cancel := context.WithCancel(t.Context())
+		l, err := k.TryLock(ctx, "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Second)
+		cancel()
+		time.Sleep(30 * time.Second)
+		if k.Store.Keys() != 0 || k.Status().Chains[0].Live != 0 {
+			t.Errorf("%d keys, %d live locks", k.Store.Keys(), k.Status().Chains[0].Live)
+		}
+		evs := k.Audit.Of(l.Grant().RequestID)
+		if len(evs) != 2 || evs[1].How != audit.Expired || !evs[1].EndedAt.Equal(l.Grant().ExpiresAt) {
+			t.Errorf("events %+v, want an end at ExpiresAt", evs)
+		}
+	})
+}
+
+func TestRenewNeverShortensAndNeverRevives(t *testing.T) {
+	bubble(t, strong(), func(t *testing.T, k one) {
+		l := k.must("a", gateway.WithoutRenew())
+		was := l.Grant().ExpiresAt
+		if err := l.Renew(t.Context(), 2*time.Second); err != nil || l.Grant().ExpiresAt != was {
+			t.Errorf("renew to less: %v, moved by %v", err, l.Grant().ExpiresAt.Sub(was))
+		}
+		if err := l.Renew(t.Context(), 5*time.Minute); err != nil || l.Grant().ExpiresAt.Sub(was) < 4*time.Minute {
+			t.Errorf("renew to more: %v, moved by %v", err, l.Grant().ExpiresAt.Sub(was))
+		}
+		if err := l.Renew(t.Context(), time.Hour); !errors.Is(err, tierlock.ErrInvalid) {
+			t.Errorf("renew past the limit: %v", err)
+		}
+		_ = l.Unlock(t.Context())
+		if err := l.Renew(t.Context(), time.Minute); !errors.Is(err, tierlock.ErrLost) || k.Store.Keys() != 0 {
+			t.Errorf("renew after unlock: %v, %d keys", err, k.Store.Keys())
+		}
+	})
+}
+
+func TestALocalLockEndsHardAndABypassOneIsRenewed(t *testing.T) {
+	p := weak()
+	p.TTL = 15 * time.Second
+	bubble(t, p, func(t *testing.T, k one) {
+		k.Force("c", tierlock.ModeLocal)
+		local := k.must("a")
+		k.Force("c", tierlock.ModeBypass)
+		fake := k.must("a")
+		k.Force("c", tierlock.ModeAuto)
+		end := local.Grant().ExpiresAt
+		if err := local.Renew(t.Context(), time.Minute); err != nil || !local.Grant().ExpiresAt.Equal(end) {
+			t.Errorf("renew: %v, moved a local lock's end by %v", err, local.Grant().ExpiresAt.Sub(end))
+		}
+		ctx := local.Context(t.Context())
+		<-ctx.Done()
+		if took := time.Since(local.Grant().AcquiredAt); took > 10*time.Second {
+			t.Errorf("the local lock lasted %v", took)
+		}
+		time.Sleep(time.Minute)
+		if g := fake.Grant(); g.Tier != tierlock.Bypass || !time.Now().Before(g.ExpiresAt) {
+			t.Errorf("the bypass lock was not kept: %+v", g)
+		}
+		if k.Store.Counts().Renew != 0 {
+			t.Error("a renewal crossed the tiers")
+		}
+		_ = fake.Unlock(t.Context())
+	})
+}
+
+func TestTenThousandLocksCostNoGoroutines(t *testing.T) {
+	p := strong()
+	p.TTL = 15 * time.Second
+	bubble(t, p, func(t *testing.T, k one) {
+		before := runtime.NumGoroutine()
+		locks := make([]*gateway.Lock, 10_000)
+		for i := range locks {
+			locks[i] = k.must("held" + strconv.Itoa(i))
+			locks[i].Context(t.Context())
+		}
+		most := 0
+		for range 300 {
+			time.Sleep(100 * time.Millisecond)
+			most = max(most, runtime.NumGoroutine()-before)
+		}
+		if most >= 10 {
+			t.Errorf("%d goroutines more", most)
+		}
+		if n := k.Store.Keys(); n != len(locks) {
+			t.Errorf("%d of %d still held after two ttls", n, len(locks))
+		}
+		if n := k.Store.Counts().Renew; n > 10_000 {
+			t.Errorf("%d Renew calls: not batched", n)
+		}
+		for _, l := range locks {
+			_ = l.Unlock(t.Context())
+		}
+		if n := k.Store.Keys(); n != 0 {
+			t.Errorf("%d keys left", n)
+		}
+	})
+}
+
+func TestNilLockHoldsNothing(t *testing.T) {
+	var l *gateway.Lock
+	ctx := t.Context()
+	if l.Unlock(ctx) != nil || l.Context(ctx) != ctx || l.Grant() != (tierlock.Grant{}) || l.Reason() != "" {
+		t.Error("a nil lock did something")
+	}
+	l.Report(audit.Committed)
+	if ok, err := l.IsHeld(ctx); ok || err != nil {
+		t.Error(ok, err)
+	}
+	if err := l.Renew(ctx, time.Minute); !errors.Is(err, tierlock.ErrLost) {
+		t.Error(err)
+	}
+}
