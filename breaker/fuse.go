@@ -24,7 +24,7 @@ import (
 //     most every trickleEvery.
 //   - Open turns half-open only when somebody asks: mayTry does. Reading does not.
 //   - There is no reset: reset puts a new gobreaker in its place.
-//   - There is no force: forced lies over it and it then hears nothing.
+//   - There is no force: forced lies over it, and it starts afresh afterwards.
 type fuse struct {
 	name  string
 	limit int
@@ -114,7 +114,7 @@ func (f *fuse) failed(err error) {
 
 // report tells gobreaker of a result while it is closed; an open one learns by trials.
 func (f *fuse) report(err error) {
-	if f.forced != ForceAuto || f.state != gobreaker.StateClosed {
+	if f.state != gobreaker.StateClosed {
 		return
 	}
 	if done, refused := f.cb.Allow(); refused == nil {
@@ -128,9 +128,6 @@ func (f *fuse) look() {
 	if now := f.cb.State(); now != f.state {
 		f.state = now
 		f.era++
-		if now == gobreaker.StateClosed {
-			f.row = 0
-		}
 	}
 }
 

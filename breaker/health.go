@@ -12,18 +12,21 @@ import (
 type kind uint8
 
 const (
-	noEvidence kind = iota
-	starved         // no connection free in this process
-	timeout         // no answer by the deadline
-	failure         // broken or denied
-	certain         // refused, loading, no master
+	noEvidence kind = iota // the caller left
+	foreign                // an answer, though about a key that is no lock
+	starved                // no connection free in this process
+	timeout                // no answer by the deadline
+	failure                // broken or denied
+	certain                // refused, loading, no master
 )
 
 func kindOf(err error) kind {
 	if f, ok := errors.AsType[*tierlock.Fault](err); ok {
 		switch f.Reason {
-		case tierlock.ReasonCanceled, tierlock.ReasonWrongType:
+		case tierlock.ReasonCanceled:
 			return noEvidence
+		case tierlock.ReasonWrongType:
+			return foreign
 		case tierlock.ReasonAttempt:
 			return timeout
 		case tierlock.ReasonSaturated:
@@ -77,7 +80,7 @@ func (s *Sensor) judgeLocked(t *ticket, err error) (fault bool) {
 	if k == timeout && s.health.unanswered(now) >= probeLimit {
 		k = failure
 	}
-	if k == noEvidence {
+	if k <= foreign {
 		s.fuse.settle(t, errNoEvidence)
 		return false
 	}

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/sony/gobreaker/v2"
+
 	"github.com/tierlock/tierlock"
 )
 
@@ -88,11 +90,16 @@ func (p Pass) Exit(err error) {
 	is := s.fuse.state
 	s.mu.Unlock()
 
-	if was != is {
-		s.cfg.Logger.Warn("breaker moved", "target", s.cfg.Name, "from", was.String(), "to", is.String())
-	}
+	s.moved(was, is)
 	if fault {
 		s.cfg.Changed()
+	}
+}
+
+// moved logs an edge of the breaker.
+func (s *Sensor) moved(from, to gobreaker.State) {
+	if from != to {
+		s.cfg.Logger.Warn("breaker moved", "target", s.cfg.Name, "from", from.String(), "to", to.String())
 	}
 }
 

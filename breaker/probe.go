@@ -105,13 +105,16 @@ func (s *Sensor) probe(ctx context.Context) {
 	now := time.Now()
 	s.mu.Lock()
 	s.health.probing = false
-	if !ended {
-		s.probedLocked(start, now, err)
-	}
-	s.mu.Unlock()
 	if ended {
+		s.mu.Unlock()
 		return
 	}
+	was := s.fuse.state
+	s.probedLocked(start, now, err)
+	is := s.fuse.state
+	s.mu.Unlock()
+
+	s.moved(was, is)
 	if err != nil {
 		s.cfg.Logger.DebugContext(ctx, "probe not answered", "target", s.cfg.Name, "err", err)
 	}
@@ -134,8 +137,7 @@ func (s *Sensor) presume(now time.Time) {
 	}
 }
 
-// probedLocked takes a probe's result. An answer puts a fresh breaker in place and wipes
-// what had failed, but not the timeouts: a slow store answers its probes, too.
+// probedLocked takes a probe's result and plans the next.
 func (s *Sensor) probedLocked(start, now time.Time, err error) {
 	h := &s.health
 	every := s.cfg.ProbeEvery
@@ -145,23 +147,12 @@ func (s *Sensor) probedLocked(start, now time.Time, err error) {
 	}
 	h.due = start.Add(jitter(every))
 
-	k := noEvidence
-	if err != nil {
-		k = kindOf(err)
-	}
-	switch k {
-	case noEvidence: // a key of the wrong type is an answer like another
-		if !s.fuse.clean() {
-			s.fuse.reset()
-		}
-		h.refused, h.probeFailed, h.silent = false, false, time.Time{}
-		h.probes++
-		h.fast++
-		if now.Sub(start) >= s.cfg.Attempt/2 {
-			h.fast = 0
-		}
+	if err == nil || kindOf(err) == foreign {
+		s.wellLocked(now.Sub(start))
 		return
-	case timeout, starved: // silence: it goes on
+	}
+	switch k := kindOf(err); k {
+	case noEvidence, starved, timeout: // silence: it goes on
 		h.probeFailed = false
 	default:
 		h.probeFailed = true
@@ -170,6 +161,21 @@ func (s *Sensor) probedLocked(start, now time.Time, err error) {
 	}
 	h.probes, h.fast = 0, 0
 	s.faultLocked(now)
+}
+
+// wellLocked notes a probe that was answered after took. It puts a fresh breaker in place
+// and wipes what had failed, but not the timeouts: a slow store answers its probes, too.
+func (s *Sensor) wellLocked(took time.Duration) {
+	if !s.fuse.clean() {
+		s.fuse.reset()
+	}
+	h := &s.health
+	h.refused, h.probeFailed, h.silent = false, false, time.Time{}
+	h.probes++
+	h.fast++
+	if took >= s.cfg.Attempt/2 {
+		h.fast = 0
+	}
 }
 
 // jitter spreads d by a quarter, so that the probes of many processes that lost a store

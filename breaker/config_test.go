@@ -1,0 +1,56 @@
+package breaker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/breaker"
+)
+
+func TestNewReportsEveryFaultAtOnce(t *testing.T) {
+	_, err := breaker.New(breaker.Config{Wire: -1, Reserved: 1, Attempt: -1, Failures: -1, Open: -1, ProbeEvery: -1, ProbeFirst: -1})
+	if !errors.Is(err, tierlock.ErrInvalid) {
+		t.Fatal(err)
+	}
+	var fields []string
+	for _, e := range err.(interface{ Unwrap() []error }).Unwrap() {
+		inv, ok := errors.AsType[*tierlock.InvalidError](e)
+		if !ok {
+			t.Fatal(e)
+		}
+		fields = append(fields, inv.Field)
+	}
+	if want := []string{"wire", "reserved", "attempt", "failures", "open", "probe_every", "probe_first"}; !slices.Equal(fields, want) {
+		t.Errorf("faults %v, want %v", fields, want)
+	}
+	if _, err := breaker.New(breaker.Config{Reserved: math.NaN()}); !errors.Is(err, tierlock.ErrInvalid) {
+		t.Errorf("reserved NaN: %v", err)
+	}
+}
+
+func TestZeroConfigIsTheDefault(t *testing.T) {
+	s := sensor(t, breaker.Config{})
+	if s.Limit() != 1024 {
+		t.Errorf("limit %d", s.Limit())
+	}
+	if r := s.Read(time.Now()); r != (breaker.Reading{}) {
+		t.Errorf("a new sensor reads %+v", r)
+	}
+}
+
+func TestReasonOf(t *testing.T) {
+	for err, want := range map[error]tierlock.Reason{
+		breaker.ErrOpen: tierlock.ReasonOpen, breaker.ErrFull: tierlock.ReasonSaturated, breaker.ErrTrickle: tierlock.ReasonSlow,
+		breaker.ErrRamp: tierlock.ReasonRecovering, context.Canceled: tierlock.ReasonCanceled, context.DeadlineExceeded: tierlock.ReasonCanceled,
+	} {
+		if got := breaker.ReasonOf(fmt.Errorf("acquire: %w", err)); got != want {
+			t.Errorf("%v: %s, want %s", err, got, want)
+		}
+	}
+}

@@ -1,0 +1,367 @@
+package breaker_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/breaker"
+)
+
+func TestWeakCannotTakeTheReserve(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		wire     int
+		reserved float64
+		weak     int
+	}{
+		{"a quarter", 8, 0, 6}, {"rounded up", 5, 0, 3}, {"two slots", 2, 0, 1}, {"one slot has no reserve", 1, 0, 1},
+		{"half", 8, .5, 4}, {"none", 8, -1, 8},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := sensor(t, breaker.Config{Wire: c.wire, Reserved: c.reserved})
+			for i := range c.weak {
+				if _, err := s.Enter(t.Context(), breaker.Ask{}); err != nil {
+					t.Fatalf("weak %d: %v", i, err)
+				}
+			}
+			wantErr(t, s, breaker.Ask{}, breaker.ErrFull)
+			if r := s.Read(time.Now()); r.WeakOccupancy != 1 || r.Occupancy != float64(c.weak)/float64(c.wire) {
+				t.Errorf("full of weak operations: %+v", r)
+			}
+			for range c.wire - c.weak {
+				enter(t, s)
+			}
+			wantErr(t, s, breaker.Ask{Strong: true}, breaker.ErrFull)
+			if s.Out() != s.Limit() {
+				t.Errorf("%d out of %d", s.Out(), s.Limit())
+			}
+		})
+	}
+}
+
+func TestSlotGoesToWhoWaitedLongest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := sensor(t, breaker.Config{Wire: 4})
+		weak := make([]breaker.Pass, 3)
+		for i := range weak {
+			weak[i], _ = s.Enter(t.Context(), breaker.Ask{})
+		}
+		strong := enter(t, s)
+
+		served := make(chan string, 4)
+		line := func(name string, strong bool) {
+			go func() {
+				p, err := s.Enter(t.Context(), breaker.Ask{Strong: strong, Deadline: time.Now().Add(time.Second)})
+				if err != nil {
+					name += ": " + err.Error()
+				}
+				served <- name
+				p.Exit(nil)
+			}()
+			synctest.Wait()
+		}
+		line("first, weak", false)
+		line("second, strong", true)
+		line("third, weak", false)
+
+		// The strong slot is free, but the weak part is full: the first may not have it.
+		strong.Exit(nil)
+		if got := <-served; got != "second, strong" {
+			t.Errorf("served %q", got)
+		}
+		synctest.Wait()
+		select {
+		case got := <-served:
+			t.Errorf("served %q from the reserve", got)
+		default:
+		}
+		weak[0].Exit(nil)
+		if got := <-served; got != "first, weak" {
+			t.Errorf("served %q", got)
+		}
+		if got := <-served; got != "third, weak" {
+			t.Errorf("served %q", got)
+		}
+	})
+}
+
+func TestOlderWeakWaiterIsServedBeforeAStrongOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := sensor(t, breaker.Config{Wire: 1})
+		held := enter(t, s)
+		served := make(chan bool, 2)
+		for _, strong := range []bool{false, true} {
+			go func() {
+				p, err := s.Enter(t.Context(), breaker.Ask{Strong: strong, Deadline: time.Now().Add(time.Second)})
+				if err != nil {
+					t.Error(err)
+				}
+				served <- strong
+				time.Sleep(time.Millisecond)
+				p.Exit(nil)
+			}()
+			synctest.Wait()
+		}
+		held.Exit(nil)
+		if first, second := <-served, <-served; first || !second {
+			t.Errorf("served strong %v, then strong %v", first, second)
+		}
+		time.Sleep(time.Second)
+	})
+}
+
+func TestWaitEndsAtTheDeadlineOrWithTheCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := sensor(t, breaker.Config{Wire: 1})
+		held := enter(t, s)
+		start := time.Now()
+		wantErr(t, s, soon(), breaker.ErrFull)
+		if took := time.Since(start); took != 200*time.Millisecond {
+			t.Errorf("gave up after %v", took)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		if _, err := s.Enter(ctx, soon()); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("caller's end: %v", err)
+		}
+		held.Exit(nil)
+		enter(t, s).Exit(nil)
+		if s.Out() != 0 {
+			t.Errorf("%d out at the end", s.Out())
+		}
+	})
+}
+
+func TestSlotAtTheVeryDeadlineIsTooLate(t *testing.T) {
+	for range 50 {
+		synctest.Test(t, func(t *testing.T) {
+			s := sensor(t, breaker.Config{Wire: 1})
+			held := enter(t, s)
+			ask := soon()
+			time.AfterFunc(time.Until(ask.Deadline), func() { held.Exit(nil) })
+			wantErr(t, s, ask, breaker.ErrFull)
+			synctest.Wait()
+			if s.Out() != 0 {
+				t.Fatalf("%d out", s.Out())
+			}
+		})
+	}
+}
+
+// TestSlotHandedToOneWhoLeavesIsPassedOn makes a slot free in the same instant in which
+// its next owner gives up. Whichever of the two is seen first, the one behind gets it.
+func TestSlotHandedToOneWhoLeavesIsPassedOn(t *testing.T) {
+	for range 100 {
+		synctest.Test(t, func(t *testing.T) {
+			s := sensor(t, breaker.Config{Wire: 1})
+			held := enter(t, s)
+			ctx, cancel := context.WithCancel(t.Context())
+			ask := breaker.Ask{Strong: true, Deadline: time.Now().Add(time.Second)}
+			go func() {
+				p, _ := s.Enter(ctx, ask)
+				p.Exit(nil)
+			}()
+			synctest.Wait()
+			behind := make(chan error)
+			go func() {
+				p, err := s.Enter(t.Context(), ask)
+				behind <- err
+				p.Exit(nil)
+			}()
+			synctest.Wait()
+			go cancel()
+			held.Exit(nil)
+			start := time.Now()
+			if err := <-behind; err != nil || time.Since(start) != 0 {
+				t.Fatalf("the one behind: %v after %v", err, time.Since(start))
+			}
+			synctest.Wait()
+			if s.Out() != 0 {
+				t.Fatalf("%d out at the end", s.Out())
+			}
+		})
+	}
+}
+
+// TestStorm has many goroutines enter, wait, be cancelled, abandon and exit. The limits
+// hold at every moment and no slot is lost.
+func TestStorm(t *testing.T) {
+	const wire, weakPart = 8, 6
+	s := sensor(t, breaker.Config{Wire: wire, Failures: 1 << 30})
+	var out, weakOut, worst, worstWeak, served atomic.Int64
+	raise := func(worst *atomic.Int64, n int64) {
+		for was := worst.Load(); n > was && !worst.CompareAndSwap(was, n); was = worst.Load() {
+		}
+	}
+	var all sync.WaitGroup
+	for g := range 64 {
+		all.Go(func() {
+			rnd := rand.New(rand.NewPCG(uint64(g), 7))
+			for range 300 {
+				ctx, cancel := context.WithCancel(t.Context())
+				if rnd.IntN(4) == 0 {
+					time.AfterFunc(time.Duration(rnd.IntN(300))*time.Microsecond, cancel)
+				}
+				strong := g%2 == 0
+				p, err := s.Enter(ctx, breaker.Ask{Strong: strong, Deadline: time.Now().Add(time.Duration(rnd.IntN(5000)) * time.Microsecond)})
+				if err != nil {
+					cancel()
+					continue
+				}
+				served.Add(1)
+				raise(&worst, out.Add(1))
+				if !strong {
+					raise(&worstWeak, weakOut.Add(1))
+				}
+				for range rnd.IntN(30) {
+					runtime.Gosched() // keeps the slot while others ask
+				}
+				// Ours comes off before the sensor's, so ours is never the larger.
+				out.Add(-1)
+				if !strong {
+					weakOut.Add(-1)
+				}
+				var end error
+				if rnd.IntN(8) == 0 {
+					done := make(chan struct{})
+					end = &tierlock.Fault{Reason: tierlock.ReasonCanceled, InDoubt: true, Done: done}
+					time.AfterFunc(time.Duration(rnd.IntN(300))*time.Microsecond, func() { close(done) })
+				}
+				p.Exit(end)
+				if rnd.IntN(16) == 0 {
+					p.Exit(nil)
+				}
+				cancel()
+			}
+		})
+	}
+	all.Wait()
+	if worst.Load() > wire || worstWeak.Load() > weakPart {
+		t.Errorf("%d out at once of %d, %d weak of %d", worst.Load(), wire, worstWeak.Load(), weakPart)
+	}
+	if worst.Load() < wire/2 || served.Load() < 500 {
+		t.Errorf("no storm: %d served, %d at once", served.Load(), worst.Load())
+	}
+	s.Close() // waits for the abandoned ones
+	if s.Out() != 0 {
+		t.Fatalf("%d slots lost", s.Out())
+	}
+	for range wire {
+		enter(t, s)
+	}
+}
+
+func TestAbandonedOperationCountsUntilItIsDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		loose := 0
+		s := sensor(t, breaker.Config{Wire: 1, Loose: func() int { return loose }})
+		done := make(chan struct{})
+		enter(t, s).Exit(&tierlock.Fault{Reason: tierlock.ReasonAttempt, InDoubt: true, Done: done})
+		if r := s.Read(time.Now()); r.Occupancy != 1 || s.Out() != 1 {
+			t.Errorf("abandoned: occupancy %v, %d out", r.Occupancy, s.Out())
+		}
+		wantErr(t, s, soon(), breaker.ErrFull)
+		time.AfterFunc(100*time.Millisecond, func() { close(done) })
+		start := time.Now()
+		p, err := s.Enter(t.Context(), soon())
+		if err != nil || time.Since(start) != 100*time.Millisecond {
+			t.Fatalf("after it is done: %v after %v", err, time.Since(start))
+		}
+		p.Exit(&tierlock.Fault{Reason: tierlock.ReasonAttempt, InDoubt: true, Done: done}) // closed already
+		loose = 3
+		if s.Out() != 3 || s.Read(time.Now()).Occupancy != 3 {
+			t.Errorf("three loose: %d out", s.Out())
+		}
+	})
+}
+
+func TestCloseLetsAbandonedOperationsGo(t *testing.T) {
+	s := sensor(t, breaker.Config{Wire: 1})
+	never := &tierlock.Fault{Reason: tierlock.ReasonAttempt, InDoubt: true, Done: make(chan struct{})}
+	enter(t, s).Exit(never)
+	s.Close()
+	s.Close()
+	if s.Out() != 0 {
+		t.Errorf("%d out after Close", s.Out())
+	}
+	enter(t, s).Exit(never) // starts nothing any more: goleak would see it
+	if s.Out() != 0 {
+		t.Errorf("%d out after Close", s.Out())
+	}
+}
+
+func TestCountIsNeverRefused(t *testing.T) {
+	s := sensor(t, breaker.Config{Wire: 1})
+	s.Force(breaker.ForceOpen)
+	a, b := s.Count(), s.Count()
+	if s.Out() != 2 {
+		t.Errorf("%d out", s.Out())
+	}
+	s.Force(breaker.ForceAuto)
+	wantErr(t, s, breaker.Ask{Strong: true}, breaker.ErrFull)
+	a.Exit(nil)
+	a.Exit(nil)
+	breaker.Pass{}.Exit(nil)
+	if s.Out() != 1 {
+		t.Errorf("%d out after one left, twice", s.Out())
+	}
+	b.Exit(nil)
+	enter(t, s)
+}
+
+func TestTrickleIsTwoASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := sensor(t, breaker.Config{})
+		passed := 0
+		for range 1000 { // 10 s
+			p, err := s.Enter(t.Context(), breaker.Ask{Gate: breaker.GateTrickle})
+			switch err {
+			case nil:
+				passed++
+			case breaker.ErrTrickle:
+			default:
+				t.Fatal(err)
+			}
+			p.Exit(nil)
+			time.Sleep(10 * time.Millisecond)
+		}
+		if passed != 20 {
+			t.Errorf("%d passed in 10 s", passed)
+		}
+	})
+}
+
+func TestRampKeepsToItsShare(t *testing.T) {
+	s := sensor(t, breaker.Config{Wire: 20})
+	for _, c := range []struct {
+		share float64
+		want  int
+	}{{.01, 1}, {.1, 2}, {.2, 4}, {1, 20}} {
+		ask := breaker.Ask{Strong: true, Gate: breaker.GateRamp, Share: c.share}
+		var in []breaker.Pass
+		for {
+			p, err := s.Enter(t.Context(), ask)
+			if err != nil {
+				if !errors.Is(err, breaker.ErrRamp) {
+					t.Errorf("share %v: %v", c.share, err)
+				}
+				break
+			}
+			in = append(in, p)
+		}
+		if len(in) != c.want {
+			t.Errorf("share %v: %d in, want %d", c.share, len(in), c.want)
+		}
+		for _, p := range in {
+			p.Exit(nil)
+		}
+	}
+}
