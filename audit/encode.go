@@ -49,6 +49,9 @@ func (e *Event) appendTail(b []byte) []byte {
 	} else {
 		b = e.appendHold(b)
 	}
+	if len(e.Extra) == 0 {
+		return b
+	}
 	for _, name := range slices.Sorted(maps.Keys(e.Extra)) {
 		b = appendString(append(b, ','), name)
 		b = append(append(b, ':'), e.Extra[name]...)
@@ -80,7 +83,7 @@ func (e *Event) appendHold(b []byte) []byte {
 	if !e.EndedAt.IsZero() {
 		b = appendTime(b, "ended_at", e.EndedAt)
 	}
-	if e.Type == TypeAcquire {
+	if e.Type == TypeAcquire || e.TTL > 0 {
 		b = appendInt(b, "ttl_ms", e.TTL.Milliseconds())
 	}
 	if e.MaxHold > 0 {
@@ -181,10 +184,13 @@ func appendToken(b []byte, t tierlock.Token) []byte {
 	return appendUint(b, "token", uint64(t))
 }
 
+// timeFormat is RFC 3339 with exactly six digits.
+const timeFormat = "2006-01-02T15:04:05.000000Z"
+
 // appendTime writes UTC with exactly six digits of a second, so that times sort as text.
 func appendTime(b []byte, name string, t time.Time) []byte {
 	b = append(appendName(b, name), '"')
-	b = t.UTC().AppendFormat(b, "2006-01-02T15:04:05.000000Z")
+	b = t.UTC().AppendFormat(b, timeFormat)
 	return append(b, '"')
 }
 

@@ -60,7 +60,7 @@ type Cause string
 // The causes of a gap.
 const (
 	CauseCrash    Cause = "crash"    // the epoch was never sealed: what nobody waited for may be lost after From-1; To is 0
-	CauseShed     Cause = "shed"     // the disk was full and the chain's policy is shed; Count events, none has a seq
+	CauseFull     Cause = "full"     // the disk took nothing; Count events, none has a seq
 	CauseOverflow Cause = "overflow" // notes came faster than the disk took them; Count events, none has a seq
 	CauseDamage   Cause = "damage"   // From to To cannot be read back from the disk
 	CauseDead     Cause = "dead"     // From = To was refused by the stream and by its dead-letter topic

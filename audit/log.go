@@ -3,50 +3,306 @@ package audit
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/audit/spool"
 )
 
-// Config of a [Log].
-type Config struct {
-	Dir       string        // of the spool; one process at a time; required
-	Producer  string        // instance name, a-z A-Z 0-9 _ : . -, in every event; default the host's name
-	Sink      Sink          // nil: events stay in Dir until a later process forwards them
-	Linger    time.Duration // a group commit waits this long for company; 0 to 1 ms, default 0
-	Heartbeat time.Duration // default 5 s
-	Segment   int64         // bytes of one spool file, default 64 MiB
-	Quota     int64         // bytes on the disk, default 2 GiB
-	Notes     int           // events that may wait in memory for the disk, default 16384
-	FS        spool.FS      // default the operating system's
-	Logger    *slog.Logger  // nil: discard
-	Hooks     Hooks
+// Log is the durable record of one process. It implements [Recorder]. Whoever opened it
+// closes it; the sink is closed by whoever made that, afterwards.
+type Log struct {
+	cfg   Config
+	log   *slog.Logger
+	spool *spool.Spool
+	first uint64 // seq of the epoch's first event
+	notes *notes
+	fwd   *forwarder // nil without a sink
+
+	describe atomic.Pointer[func() Status]
+	bodies   sync.Pool // *[]byte
+
+	encoded chan struct{}      // the encoder is gone
+	flushes chan chan struct{} // ask the encoder to write all notes, and to say when
+	lossy   chan struct{}      // events were lost: write a gap
+	closed  atomic.Bool
+	stop    context.CancelFunc // of encoder and pulse
+	done    sync.WaitGroup     // encoder and pulse
+
+	unsaid struct{ full, overflow atomic.Uint64 } // lost and in no gap event yet
+	count  struct{ recorded, noted, shed, gaps, forced atomic.Uint64 }
 }
 
-// Log is the durable record of one process. It implements [Recorder].
-type Log struct{}
+var _ Recorder = (*Log)(nil)
 
-// Open recovers Dir and starts forwarding to Sink.
-func Open(cfg Config) (*Log, error) { return nil, errors.New("audit: log is not built yet") }
+// Open recovers Dir, begins a new epoch, seals the one before and starts to forward to
+// Sink. It does not wait for the sink. A folder that another process has open is an error
+// that matches [spool.ErrLocked].
+func Open(cfg Config) (*Log, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	l := &Log{
+		cfg: cfg, log: cfg.Logger, notes: newNotes(cfg.Notes),
+		encoded: make(chan struct{}), flushes: make(chan chan struct{}), lossy: make(chan struct{}, 1),
+	}
+	cur, err := l.openSpool()
+	if err != nil {
+		return nil, err
+	}
+	if err := l.sayHello(); err != nil {
+		return nil, errors.Join(fmt.Errorf("audit: write first event: %w", err), l.spool.Close())
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	l.stop = stop
+	l.done.Go(l.encode)
+	l.done.Go(func() { l.pulse(ctx) })
+	if cfg.Sink != nil {
+		l.fwd = newForwarder(l, cur)
+		l.fwd.start()
+	}
+	return l, nil
+}
 
-// Record implements [Recorder].
-func (l *Log) Record(ctx context.Context, ev *Event) error { return ErrFailed }
+// openSpool reads the cursor twice: first for the floor, that no seq is used again which
+// may have been sent, and once more when the folder is ours.
+func (l *Log) openSpool() (cursor, error) {
+	cfg := &l.cfg
+	cur, err := loadCursor(cfg.FS, cfg.Dir)
+	if err != nil {
+		l.log.Error("cursor unreadable, everything in the folder is sent again", slog.Any("error", err))
+	}
+	l.spool, err = spool.Open(spool.Config{
+		Dir: cfg.Dir, FS: cfg.FS, Segment: cfg.Segment, Quota: cfg.Quota, Linger: cfg.Linger, Label: cfg.Producer,
+		// A folder that was wiped must not repeat ids that were sent before: its epochs
+		// begin with the time, and rise by one per Open, which is slower than time.
+		Epoch: uint64(max(time.Now().Unix(), 1)),
+		Floor: max(cur.Next, 1) - 1, Synced: l.synced, Dropped: l.dropped,
+	})
+	if err != nil {
+		return cursor{}, fmt.Errorf("audit: %w", err)
+	}
+	l.first = l.spool.Stats().Durable + 1
+	if again, err := loadCursor(cfg.FS, cfg.Dir); err == nil {
+		cur = again
+	}
+	return cur, nil
+}
+
+// Record implements [Recorder]. What happens on a disk that takes nothing is ev.OnFull's
+// choice: with [Shed] it is nil, counted, and a gap event follows as soon as one can be
+// written.
+//
+// When ctx ends first, the event may still become durable. Its caller gives no grant out,
+// so the log closes it by an end event of its own (how forced, ended when granted,
+// rolled_back): a reader sees no hold of any length.
+func (l *Log) Record(ctx context.Context, ev *Event) error {
+	if err := checkRecorded(ev); err != nil {
+		return err
+	}
+	if l.closed.Load() {
+		return ErrClosed
+	}
+	buf := l.buffer()
+	defer l.bodies.Put(buf)
+	*buf = l.body(ev, (*buf)[:0])
+	err := l.append(ctx, *buf, ev)
+	switch {
+	case err == nil:
+		l.count.recorded.Add(1)
+		return nil
+	case ev.OnFull == Shed && (errors.Is(err, ErrFull) || errors.Is(err, ErrFailed)):
+		l.count.shed.Add(1)
+		l.unsaid.full.Add(1)
+		l.tellLoss()
+		return nil
+	case ev.Type == TypeAcquire && errors.Is(err, spool.ErrInDoubt):
+		l.count.forced.Add(1)
+		end := *ev
+		end.Type, end.How, end.Outcome, end.EndedAt, end.Reason = TypeEnd, Forced, RolledBack, ev.GrantedAt, tierlock.ReasonUnrecorded
+		l.Note(&end)
+	}
+	return err
+}
+
+// append waits for the disk, and with [Block] for room on it.
+func (l *Log) append(ctx context.Context, body []byte, ev *Event) error {
+	for {
+		room := l.spool.Room()
+		_, err := l.spool.Append(ctx, body, roomOf(ev.Type))
+		if ev.OnFull != Block || !errors.Is(err, ErrFull) || errors.Is(err, spool.ErrInDoubt) {
+			return err
+		}
+		retry := time.NewTimer(blockRetry)
+		select {
+		case <-room:
+		case <-retry.C: // a full disk may have room again without our doing
+		case <-ctx.Done():
+		}
+		retry.Stop()
+		if ctx.Err() != nil {
+			return fmt.Errorf("%w: %w", err, context.Cause(ctx))
+		}
+	}
+}
+
+const blockRetry = 100 * time.Millisecond
 
 // Note implements [Recorder].
-func (l *Log) Note(ev *Event) {}
+func (l *Log) Note(ev *Event) {
+	if l.notes.put(ev) {
+		return
+	}
+	l.unsaid.overflow.Add(1)
+	l.tellLoss()
+}
 
-// Describe sets what heartbeats tell of the gateway.
-func (l *Log) Describe(status func() Status) {}
-
-// Stats is a moment of the log.
-func (l *Log) Stats() Stats { return Stats{} }
+// Describe sets what heartbeats tell of the gateway; status is called from the log's own
+// goroutine, once per heartbeat.
+func (l *Log) Describe(status func() Status) { l.describe.Store(&status) }
 
 // Flush returns once every event handed over so far is durable.
-func (l *Log) Flush(ctx context.Context) error { return nil }
+func (l *Log) Flush(ctx context.Context) error {
+	asked := make(chan struct{})
+	select {
+	case l.flushes <- asked:
+		select {
+		case <-asked:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	case <-l.encoded: // it wrote everything before it left
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return l.spool.Flush(ctx)
+}
 
 // Drain returns once every event handed over so far is safe in the sink.
-func (l *Log) Drain(ctx context.Context) error { return nil }
+func (l *Log) Drain(ctx context.Context) error {
+	if l.fwd == nil {
+		return tierlock.Invalid("audit.sink", "", "there is none to drain to")
+	}
+	if err := l.Flush(ctx); err != nil {
+		return err
+	}
+	return l.fwd.await(ctx, l.spool.Stats().Durable)
+}
 
-// Close seals the epoch, forwards until ctx ends and keeps what was not sent.
-func (l *Log) Close(ctx context.Context) error { return nil }
+// closeWait bounds the forwarding at Close when ctx has no deadline.
+const closeWait = 5 * time.Second
+
+// Close writes what was handed over, seals the epoch, forwards until ctx ends (5 s when
+// it has no end) and keeps what was not sent for the next Open. A second Close does
+// nothing.
+func (l *Log) Close(ctx context.Context) error {
+	if l.closed.Swap(true) {
+		return nil
+	}
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, closeWait)
+		defer cancel()
+	}
+	l.notes.close()
+	l.stop()
+	l.notes.poke()
+	l.done.Wait()
+	err := l.sealOwn()
+	if l.fwd != nil {
+		if late := l.fwd.await(ctx, l.spool.Stats().Durable); late != nil {
+			l.log.Warn("closed with events that are not sent yet", slog.Uint64("events", l.Stats().Backlog()))
+		}
+		err = errors.Join(err, l.fwd.stop())
+	}
+	return errors.Join(err, l.spool.Close())
+}
+
+// Stats is a moment of the log.
+func (l *Log) Stats() Stats {
+	s := l.spool.Stats()
+	st := Stats{
+		Producer: l.cfg.Producer, Epoch: s.Epoch, Durable: s.Durable, Bytes: s.Bytes, Quota: l.quota(),
+		Recorded: l.count.recorded.Load(), Noted: l.count.noted.Load(), Overflow: l.notes.lost.Load(),
+		Shed: l.count.shed.Load(), Gaps: l.count.gaps.Load(), Forced: l.count.forced.Load(),
+		Syncs: s.Syncs, SyncTime: s.SyncTime, TornBytes: s.Torn, Damaged: s.Damaged, Full: s.Full, Failed: s.Failed != nil,
+	}
+	if l.fwd != nil {
+		l.fwd.addStats(&st)
+	}
+	return st
+}
+
+func (l *Log) quota() int64 {
+	if l.cfg.Quota == 0 {
+		return 2 << 30
+	}
+	return l.cfg.Quota
+}
+
+func checkRecorded(ev *Event) error {
+	if ev.Type != TypeAcquire && ev.Type != TypeEnd && ev.Type != TypeOptimistic {
+		return tierlock.Invalid("type", string(ev.Type), "want one of acquire, end, optimistic")
+	}
+	if ev.Key.IsZero() {
+		return tierlock.Invalid("key", "", "is required")
+	}
+	return nil
+}
+
+// roomOf lets ends and markers use the reserve, so that what was begun is never left open
+// for want of room.
+func roomOf(t Type) spool.Room {
+	if t == TypeAcquire || t == TypeOptimistic {
+		return spool.Ordinary
+	}
+	return spool.Closing
+}
+
+func (l *Log) buffer() *[]byte {
+	if b, ok := l.bodies.Get().(*[]byte); ok {
+		return b
+	}
+	b := make([]byte, 0, 512)
+	return &b
+}
+
+// body encodes ev, with the log's clock error where it brings none.
+func (l *Log) body(ev *Event, b []byte) []byte {
+	if ev.ClockError != 0 || ev.Type.Marker() {
+		return ev.appendBody(b)
+	}
+	own := *ev
+	own.ClockError = l.cfg.ClockError
+	return own.appendBody(b)
+}
+
+func (l *Log) synced(s spool.Sync) {
+	if l.cfg.Hooks.Synced != nil {
+		l.cfg.Hooks.Synced(SyncInfo(s))
+	}
+	if s.Err != nil {
+		l.log.Error("events could not be written", slog.Int("events", s.Records), slog.Any("error", s.Err))
+	}
+}
+
+// dropped is told of notes that the disk did not take.
+func (l *Log) dropped(n int) {
+	l.unsaid.full.Add(uint64(n))
+	l.tellLoss()
+}
+
+func (l *Log) tellLoss() {
+	select {
+	case l.lossy <- struct{}{}:
+	default:
+	}
+}

@@ -177,12 +177,10 @@ func (w *wire) hold(e *Event) (faults []error) {
 	if w.GrantedAt.IsZero() {
 		refuse("granted_at", "", "is required")
 	}
-	switch w.Type {
-	case TypeAcquire:
-		if w.TTL < 0 || w.TTL > maxMillis || w.MaxHold < 0 || w.MaxHold > maxMillis {
-			refuse("ttl_ms", fmt.Sprintf("%d, max_hold_ms %d", w.TTL, w.MaxHold), "out of range")
-		}
-	case TypeEnd:
+	if w.TTL < 0 || w.TTL > maxMillis || w.MaxHold < 0 || w.MaxHold > maxMillis {
+		refuse("ttl_ms", fmt.Sprintf("%d, max_hold_ms %d", w.TTL, w.MaxHold), "out of range")
+	}
+	if w.Type == TypeEnd {
 		if w.EndedAt.IsZero() {
 			refuse("ended_at", "", "is required")
 		}

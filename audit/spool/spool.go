@@ -1,6 +1,7 @@
 package spool
 
 import (
+	"context"
 	"io"
 	"sync"
 	"time"
@@ -38,7 +39,8 @@ type Spool struct {
 	lean     bool          // the reserve was given up: closing records only
 	refuse   time.Time     // the disk is full: refuse all until then
 	failed   error         // for good
-	closed   bool
+	closed   bool          // takes no more records
+	freed    bool          // Close was called
 	stats    Stats
 
 	// Only the flusher uses these.
@@ -71,7 +73,7 @@ type Stats struct {
 	Closed   uint64        // files closed for good after a failed write or fsync
 	Damaged  uint64        // seqs that could not be read back
 	Torn     int64         // bytes cut off the tail at Open
-	Full     bool          // ordinary records are refused now
+	Full     bool          // an ordinary record of 1 KiB is refused now
 	Failed   error         // nothing can be written any more
 }
 
@@ -99,6 +101,9 @@ func (s *Spool) Epoch() uint64 { return s.epoch }
 // Former is what Open found of the epoch before.
 func (s *Spool) Former() Former { return s.former }
 
+// nominal is the size of the record that Stats.Full speaks of.
+const nominal = 1 << 10
+
 // Stats is a moment of the spool.
 func (s *Spool) Stats() Stats {
 	s.mu.Lock()
@@ -106,19 +111,43 @@ func (s *Spool) Stats() Stats {
 	st := s.stats
 	st.Epoch, st.Durable, st.Bytes, st.Segments = s.epoch, s.durable, s.bytes, len(s.segments)
 	st.Torn, st.Failed = s.former.Torn, s.failed
-	st.Full = s.refusesLocked(0, Ordinary, time.Now()) != nil
+	st.Full = s.refusesLocked(nominal, Ordinary, time.Now()) != nil
 	return st
+}
+
+// Finish ends the epoch: it writes everything that was added, and then, as the very last
+// record, what final makes of the last seq before it. Later records are refused; readers
+// go on. final runs under the spool's lock and must be quick.
+func (s *Spool) Finish(ctx context.Context, final func(last uint64) []byte) error {
+	for {
+		if err := s.Flush(ctx); err != nil {
+			return err
+		}
+		s.mu.Lock()
+		switch {
+		case s.closed:
+			s.mu.Unlock()
+			return ErrClosed
+		case s.open.count == 0 && s.pending == 0 && s.failed == nil:
+			s.fillLocked(final(s.durable), true)
+			b := s.open
+			s.closeLocked()
+			s.mu.Unlock()
+			s.poke()
+			<-b.done
+			return b.err
+		}
+		s.mu.Unlock() // somebody came in between
+	}
 }
 
 // Close writes what was added, ends the flusher and frees the folder. Records that are
 // appended later are refused.
 func (s *Spool) Close() error {
 	s.mu.Lock()
-	first := !s.closed
-	s.closed = true
-	if first {
-		close(s.room)
-	}
+	s.closeLocked()
+	first := !s.freed
+	s.freed = true
 	s.mu.Unlock()
 	s.poke()
 	<-s.stopped
@@ -132,4 +161,11 @@ func (s *Spool) Close() error {
 		s.file.Close()
 	}
 	return s.lock.Close()
+}
+
+func (s *Spool) closeLocked() {
+	if !s.closed {
+		s.closed = true
+		close(s.room)
+	}
 }

@@ -1,0 +1,57 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+)
+
+// encode moves notes to the spool until the log is closed and none is left. It waits for
+// the disk when that is slow; the notes' own bound is what callers meet then.
+func (l *Log) encode() {
+	defer close(l.encoded)
+	var spare []Event
+	for {
+		select {
+		case <-l.notes.wake:
+			spare = l.encodeAll(spare)
+		case asked := <-l.flushes:
+			spare = l.encodeAll(spare)
+			close(asked)
+		}
+		if l.closed.Load() {
+			l.encodeAll(spare)
+			return
+		}
+	}
+}
+
+func (l *Log) encodeAll(spare []Event) []Event {
+	for i := range l.notes.stripes {
+		events := l.notes.stripes[i].take(spare)
+		for j := range events {
+			l.encodeOne(&events[j])
+		}
+		clear(events) // let go of what they point to
+		spare = events
+	}
+	return spare
+}
+
+func (l *Log) encodeOne(ev *Event) {
+	if err := checkRecorded(ev); err != nil {
+		l.log.Error("event refused", slog.Any("error", err))
+		return
+	}
+	buf := l.buffer()
+	defer l.bodies.Put(buf)
+	*buf = l.body(ev, (*buf)[:0])
+	if err := l.spool.Add(context.Background(), *buf, roomOf(ev.Type)); err != nil {
+		if !errors.Is(err, ErrFull) && !errors.Is(err, ErrFailed) {
+			l.log.Error("event refused", slog.Any("error", err))
+		}
+		l.dropped(1)
+		return
+	}
+	l.count.noted.Add(1)
+}
