@@ -203,8 +203,11 @@ func latest(members []Interval) time.Time {
 
 // eventsOf counts the events that members are made of.
 func eventsOf(members []Interval) int {
-	n := len(members)
+	n := 0
 	for i := range members {
+		if members[i].AcquireSeq != 0 {
+			n++
+		}
 		if !members[i].EndedAt.IsZero() {
 			n++
 		}

@@ -1,86 +1,168 @@
-// Package kafkasource feeds a reconcile job from a Kafka consumer group, and writes
-// findings and dead letters to topics of their own. It judges nothing.
 package kafkasource
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
-	"log/slog"
+	"io"
+	"sync"
 	"time"
 
-	"github.com/segmentio/kafka-go/sasl"
+	"github.com/segmentio/kafka-go"
 
 	"github.com/tierlock/tierlock/reconcile"
 )
 
-// The topics and the group that Tierlock uses unless told otherwise.
-const (
-	EventsTopic   = "tierlock.events.v1"
-	DeadTopic     = "tierlock.events.v1.dlq"
-	FindingsTopic = "tierlock.findings.v1"
-	Group         = "tierlock-reconcile"
-)
+// Source implements [reconcile.Source]: one member of a consumer group. Next, Commit and
+// Rewind belong to one goroutine; Close may be called from another.
+type Source struct {
+	cfg    Config
+	client *kafka.Client
+	pool   *kafka.Transport
+	out    chan delivery // unbuffered: what is not taken is not prefetched for a partition we lose
 
-// Config of a [Source], [Findings] and [DeadLetters]; each reads the fields it needs.
-type Config struct {
-	Brokers  []string // host:port; required
-	Topic    string   // of the events, default EventsTopic
-	Group    string   // default "tierlock-reconcile"
-	Findings string   // topic, default FindingsTopic
-	Dead     string   // topic, default DeadTopic
+	start  sync.Once
+	finish sync.Once
+	done   chan struct{} // closed by Close
+	ended  chan struct{} // closed when the member goroutine has ended
 
-	MaxWait  time.Duration // of one fetch, default 500 ms: it also delays rebalance and Close
-	Session  time.Duration // the group drops a member after this silence, default 30 s
-	Stuck    time.Duration // the member leaves the group when nobody took its records for so long, default 5 min
-	ClientID string        // default "tierlock-reconcile"
-	TLS      *tls.Config
-	SASL     sasl.Mechanism
-	Logger   *slog.Logger // nil: discard
+	mu    sync.Mutex
+	gen   *kafka.Generation // nil between generations
+	seeks map[int]int       // owned partition → how often it was rewound
 }
 
-// Source implements [reconcile.Source].
-type Source struct{}
+// delivery is a batch on its way to Next; stale ones are dropped there.
+type delivery struct {
+	reconcile.Batch
+	partition int // -1: of no single one
+	seek      int // how often the partition had been rewound when this was read
+}
 
-// New checks cfg; it does no I/O. The group is joined by the first Next.
-func New(cfg Config) (*Source, error) { return nil, errors.New("kafkasource: not built yet") }
+// New checks cfg; it does no I/O. The first Next joins the group.
+func New(cfg Config) (*Source, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	pool := cfg.transport(cfg.Topic)
+	return &Source{
+		cfg: cfg, pool: pool, out: make(chan delivery), done: make(chan struct{}), ended: make(chan struct{}), seeks: map[int]int{},
+		client: &kafka.Client{Addr: kafka.TCP(cfg.Brokers...), Transport: pool},
+	}, nil
+}
 
-// Next implements [reconcile.Source].
-func (s *Source) Next(ctx context.Context) (reconcile.Batch, error) { return reconcile.Batch{}, nil }
+// Next implements [reconcile.Source]. It is io.EOF after Close.
+func (s *Source) Next(ctx context.Context) (reconcile.Batch, error) {
+	s.start.Do(func() { go s.member() })
+	for {
+		select {
+		case d := <-s.out:
+			if d.partition >= 0 && !s.current(d) {
+				continue
+			}
+			return d.Batch, nil
+		case <-ctx.Done():
+			return reconcile.Batch{}, ctx.Err()
+		case <-s.done:
+			return reconcile.Batch{}, io.EOF
+		}
+	}
+}
 
-// Commit implements [reconcile.Source].
-func (s *Source) Commit(ctx context.Context, partition int, next int64, judged time.Time) error {
+func (s *Source) current(d delivery) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	seek, owned := s.seeks[d.partition]
+	return owned && seek == d.seek
+}
+
+// Commit implements [reconcile.Source]. The broker checks the member but not whether the
+// partition is its own, so that is checked here. A generation that is over says nothing.
+func (s *Source) Commit(ctx context.Context, m reconcile.Mark) error {
+	s.mu.Lock()
+	gen, _ := s.gen, s.seeks[m.Partition]
+	_, owned := s.seeks[m.Partition]
+	s.mu.Unlock()
+	if gen == nil || !owned {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer cancel()
+	res, err := s.client.OffsetCommit(ctx, &kafka.OffsetCommitRequest{
+		GroupID: gen.GroupID, GenerationID: int(gen.ID), MemberID: gen.MemberID,
+		Topics: map[string][]kafka.OffsetCommit{s.cfg.Topic: {{Partition: m.Partition, Offset: m.Offset, Metadata: encodeMark(m)}}},
+	})
+	if err != nil {
+		return err
+	}
+	for _, p := range res.Topics[s.cfg.Topic] {
+		if over(p.Error) {
+			return nil
+		}
+		if p.Error != nil {
+			return p.Error
+		}
+	}
 	return nil
 }
 
-// Rewind implements [reconcile.Source].
-func (s *Source) Rewind(ctx context.Context, partition int) error { return nil }
-
-// Close leaves the group and waits until all goroutines have ended.
-func (s *Source) Close(ctx context.Context) error { return nil }
-
-// Findings implements [reconcile.Findings] with a compacted topic, keyed by finding id.
-type Findings struct{}
-
-// NewFindings checks cfg; it does no I/O.
-func NewFindings(cfg Config) (*Findings, error) { return nil, errors.New("kafkasource: not built yet") }
-
-// Put implements [reconcile.Findings].
-func (f *Findings) Put(ctx context.Context, finding reconcile.Finding) error { return nil }
-
-// Close ends the connections.
-func (f *Findings) Close() error { return nil }
-
-// DeadLetters writes records that are no event, each with the reason in a header.
-type DeadLetters struct{}
-
-// NewDeadLetters checks cfg; it does no I/O.
-func NewDeadLetters(cfg Config) (*DeadLetters, error) {
-	return nil, errors.New("kafkasource: not built yet")
+// over tells whether err says that our generation is.
+func over(err error) bool {
+	return errors.Is(err, kafka.IllegalGeneration) || errors.Is(err, kafka.UnknownMemberId) || errors.Is(err, kafka.RebalanceInProgress)
 }
 
-// Write is a [reconcile.Config].DeadLetter.
-func (d *DeadLetters) Write(ctx context.Context, r reconcile.Record, reason error) error { return nil }
+// Rewind implements [reconcile.Source].
+func (s *Source) Rewind(_ context.Context, partition int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, owned := s.seeks[partition]; owned {
+		s.seeks[partition]++
+	}
+	return nil
+}
 
-// Close ends the connections.
-func (d *DeadLetters) Close() error { return nil }
+// Close leaves the group and waits, within ctx, until all goroutines have ended.
+func (s *Source) Close(ctx context.Context) error {
+	s.finish.Do(func() { close(s.done) })
+	s.start.Do(func() { close(s.ended) }) // it never began
+	defer s.pool.CloseIdleConnections()
+	select {
+	case <-s.ended:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// send hands a batch to Next. It is false when ctx or the source ended first.
+func (s *Source) send(ctx context.Context, d delivery) bool {
+	select {
+	case s.out <- d:
+		return true
+	case <-ctx.Done():
+	case <-s.done:
+	}
+	return false
+}
+
+// closing tells whether Close has been called.
+func (s *Source) closing() bool {
+	select {
+	case <-s.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// pause waits for d; it is false when ctx or the source ended first.
+func (s *Source) pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+	case <-s.done:
+	}
+	return false
+}
