@@ -48,7 +48,7 @@ type Config struct {
 	// rounded up to whole slots; default 0.25. Negative: none.
 	Reserved float64
 	// Attempt is the shortest attempt of the chains that share the sensor; default
-	// 200 ms.
+	// 200 ms. A target too slow for one of them is slow for all.
 	Attempt time.Duration
 	// Failures in a row that open the breaker; default 5.
 	Failures int

@@ -2,6 +2,7 @@ package breaker_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -66,7 +67,7 @@ func fails(t testing.TB, s *breaker.Sensor, n int, r tierlock.Reason) {
 func wantErr(t testing.TB, s *breaker.Sensor, ask breaker.Ask, want error) {
 	t.Helper()
 	p, err := s.Enter(t.Context(), ask)
-	if err != want {
+	if !errors.Is(err, want) {
 		t.Errorf("enter: %v, want %v", err, want)
 	}
 	p.Exit(nil)

@@ -16,7 +16,7 @@ type Reading struct {
 	Probes, FastProbes int
 }
 
-// Read looks at the target as it is at at, now on the monotonic clock. It changes
+// Read looks at the target as it is at that moment, now on the monotonic clock. It changes
 // nothing: an open breaker does not turn half-open by being looked at.
 func (s *Sensor) Read(at time.Time) Reading {
 	loose := s.cfg.Loose()

@@ -22,8 +22,12 @@ func TestWeakCannotTakeTheReserve(t *testing.T) {
 		reserved float64
 		weak     int
 	}{
-		{"a quarter", 8, 0, 6}, {"rounded up", 5, 0, 3}, {"two slots", 2, 0, 1}, {"one slot has no reserve", 1, 0, 1},
-		{"half", 8, .5, 4}, {"none", 8, -1, 8},
+		{"a quarter", 8, 0, 6},
+		{"rounded up", 5, 0, 3},
+		{"two slots", 2, 0, 1},
+		{"one slot has no reserve", 1, 0, 1},
+		{"half", 8, .5, 4},
+		{"none", 8, -1, 8},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := sensor(t, breaker.Config{Wire: c.wire, Reserved: c.reserved})
@@ -323,11 +327,9 @@ func TestTrickleIsTwoASecond(t *testing.T) {
 		passed := 0
 		for range 1000 { // 10 s
 			p, err := s.Enter(t.Context(), breaker.Ask{Gate: breaker.GateTrickle})
-			switch err {
-			case nil:
+			if err == nil {
 				passed++
-			case breaker.ErrTrickle:
-			default:
+			} else if !errors.Is(err, breaker.ErrTrickle) {
 				t.Fatal(err)
 			}
 			p.Exit(nil)

@@ -114,13 +114,14 @@ func (m *Machine) sample(p *Policy, s Signals) {
 	}
 }
 
-// run returns the start of an unbroken run of samples of which the one at at holds or not.
-func run(since time.Time, holds bool, at time.Time) time.Time {
+// run carries on an unbroken run of samples that began at since: the sample of now holds
+// too, or ends it.
+func run(since time.Time, holds bool, now time.Time) time.Time {
 	switch {
 	case !holds:
 		return time.Time{}
 	case since.IsZero():
-		return at
+		return now
 	}
 	return since
 }
@@ -133,7 +134,7 @@ func answered(state State, s Signals) int {
 	return s.Probes
 }
 
-// Ramp returns the share of the wire, above 0 and at most 1, that attempts may use at at:
+// Ramp returns the share of the wire, above 0 and at most 1, that attempts may use then:
 // while Recovering it starts at p.RampFrom and doubles every p.RampEvery; else it is 1.
 func (m *Machine) Ramp(p *Policy, at time.Time) float64 {
 	share := 1.0

@@ -39,43 +39,62 @@ func TestMachineEdges(t *testing.T) {
 		want []degrade.State
 	}{
 		"one sample under the mark starts the five seconds again": {
-			phases{looks(25, degrade.Signals{Occupancy: .96}), looks(1, degrade.Signals{Occupancy: .94}), looks(25, degrade.Signals{Occupancy: .96})}, nil},
+			phases{looks(25, degrade.Signals{Occupancy: .96}), looks(1, degrade.Signals{Occupancy: .94}), looks(25, degrade.Signals{Occupancy: .96})}, nil,
+		},
 		"saturated is left after two seconds under 80 %": {
-			phases{busy, looks(10, degrade.Signals{Occupancy: .79}), looks(1, degrade.Signals{Occupancy: .79})}, states(degrade.Saturated, degrade.Normal)},
+			phases{busy, looks(10, degrade.Signals{Occupancy: .79}), looks(1, degrade.Signals{Occupancy: .79})}, states(degrade.Saturated, degrade.Normal),
+		},
 		"one sample over 80 % starts the two seconds again": {
-			phases{busy, looks(10, degrade.Signals{Occupancy: .79}), looks(1, degrade.Signals{Occupancy: .80}), looks(10, degrade.Signals{Occupancy: .79})}, states(degrade.Saturated)},
+			phases{busy, looks(10, degrade.Signals{Occupancy: .79}), looks(1, degrade.Signals{Occupancy: .80}), looks(10, degrade.Signals{Occupancy: .79})}, states(degrade.Saturated),
+		},
 		"slow wins over saturated": {
-			phases{busy, slow}, states(degrade.Saturated, degrade.Slow)},
+			phases{busy, slow}, states(degrade.Saturated, degrade.Slow),
+		},
 		"slow is left after three fast probes since": {
-			phases{slow, well(1, 8), well(1, 9), well(1, 10)}, states(degrade.Slow, degrade.Normal)},
+			phases{slow, well(1, 8), well(1, 9), well(1, 10)}, states(degrade.Slow, degrade.Normal),
+		},
 		"fast probes from before do not count": {
-			phases{slow, well(9, 9)}, states(degrade.Slow)},
+			phases{slow, well(9, 9)}, states(degrade.Slow),
+		},
 		"a slow probe starts the three again": {
-			phases{slow, well(1, 9), looks(1, degrade.Signals{Probes: 10}), looks(1, degrade.Signals{Probes: 12, FastProbes: 2})}, states(degrade.Slow)},
+			phases{slow, well(1, 9), looks(1, degrade.Signals{Probes: 10}), looks(1, degrade.Signals{Probes: 12, FastProbes: 2})}, states(degrade.Slow),
+		},
 		"and three after it are enough": {
-			phases{slow, well(1, 9), looks(1, degrade.Signals{Probes: 10}), looks(1, degrade.Signals{Probes: 13, FastProbes: 3})}, states(degrade.Slow, degrade.Normal)},
+			phases{slow, well(1, 9), looks(1, degrade.Signals{Probes: 10}), looks(1, degrade.Signals{Probes: 13, FastProbes: 3})}, states(degrade.Slow, degrade.Normal),
+		},
 		"slow goes down when probes fall silent": {
-			phases{slow, looks(1, degrade.Signals{Unanswered: time.Second})}, states(degrade.Slow, degrade.Down)},
+			phases{slow, looks(1, degrade.Signals{Unanswered: time.Second})}, states(degrade.Slow, degrade.Down),
+		},
 		"silence just short of a second is not down": {
-			phases{looks(9, degrade.Signals{Unanswered: time.Second - 1})}, nil},
+			phases{looks(9, degrade.Signals{Unanswered: time.Second - 1})}, nil,
+		},
 		"down is left by the first probe answered since": {
-			phases{down, well(1, 0), well(1, 1)}, states(degrade.Down, degrade.Recovering)},
+			phases{down, well(1, 0), well(1, 1)}, states(degrade.Down, degrade.Recovering),
+		},
 		"a probe answered before does not count": {
-			phases{looks(1, degrade.Signals{Open: true, Probes: 3}), well(1, 3)}, states(degrade.Down)},
+			phases{looks(1, degrade.Signals{Open: true, Probes: 3}), well(1, 3)}, states(degrade.Down),
+		},
 		"nor does one while the breaker is still open": {
-			phases{down, looks(1, degrade.Signals{Open: true, Probes: 1})}, states(degrade.Down)},
+			phases{down, looks(1, degrade.Signals{Open: true, Probes: 1})}, states(degrade.Down),
+		},
 		"timeouts do not lead out of down": {
-			phases{down, looks(3, degrade.Signals{Timeouts: 9})}, states(degrade.Down)},
+			phases{down, looks(3, degrade.Signals{Timeouts: 9})}, states(degrade.Down),
+		},
 		"recovering ends with the ramp, four seconds later": {
-			phases{down, well(1, 1), well(20, 2)}, states(degrade.Down, degrade.Recovering, degrade.Normal)},
+			phases{down, well(1, 1), well(20, 2)}, states(degrade.Down, degrade.Recovering, degrade.Normal),
+		},
 		"and not before": {
-			phases{down, well(1, 1), well(19, 2)}, states(degrade.Down, degrade.Recovering)},
+			phases{down, well(1, 1), well(19, 2)}, states(degrade.Down, degrade.Recovering),
+		},
 		"recovering goes down again on a definite fault": {
-			phases{down, well(3, 1), down, well(1, 1)}, states(degrade.Down, degrade.Recovering, degrade.Down, degrade.Recovering)},
+			phases{down, well(3, 1), down, well(1, 1)}, states(degrade.Down, degrade.Recovering, degrade.Down, degrade.Recovering),
+		},
 		"a reset left over from the outage does not": {
-			phases{down, well(3, 1), looks(1, degrade.Signals{Failures: 4, Probes: 0})}, states(degrade.Down, degrade.Recovering)},
+			phases{down, well(3, 1), looks(1, degrade.Signals{Failures: 4, Probes: 0})}, states(degrade.Down, degrade.Recovering),
+		},
 		"recovering into a slow store": {
-			phases{down, well(1, 1), slow}, states(degrade.Down, degrade.Recovering, degrade.Slow)},
+			phases{down, well(1, 1), slow}, states(degrade.Down, degrade.Recovering, degrade.Slow),
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := degrade.Weak()

@@ -20,7 +20,7 @@ type Order struct {
 	Reason, By string
 }
 
-// Covers tells whether the order is in force at at for the key with that hash.
+// Covers tells whether the order is in force at that moment for the key with that hash.
 func (o *Order) Covers(at time.Time, hash uint64) bool {
 	return o != nil && o.Mode > tierlock.ModeAuto && at.Before(o.Until) &&
 		(o.Percent == 0 || hash%100 < uint64(o.Percent))

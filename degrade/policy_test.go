@@ -30,8 +30,10 @@ func TestValidateReportsEveryFaultAtOnce(t *testing.T) {
 		p    degrade.Policy
 		want []string
 	}{
-		"zero": {degrade.Policy{}, []string{"class", "saturated_at", "relaxed_at", "saturate_in", "relax_in", "slow_timeouts",
-			"fast_probes", "down_failures", "probe_lost", "ramp_from", "ramp_every"}},
+		"zero": {degrade.Policy{}, []string{
+			"class", "saturated_at", "relaxed_at", "saturate_in", "relax_in", "slow_timeouts",
+			"fast_probes", "down_failures", "probe_lost", "ramp_from", "ramp_every",
+		}},
 		"weak-only fields on a strong chain": {strong, []string{"on_saturated", "on_down", "relaxed_at"}},
 		"out of range":                       {weak, []string{"on_saturated", "on_down", "saturated_at", "relaxed_at", "slow_timeouts", "ramp_from"}},
 	} {

@@ -5,14 +5,14 @@ import "github.com/tierlock/tierlock"
 // Refusal is the verdict of a request that was not served, by reason: the one place that
 // knows which outcome, advice and alert level belong to it.
 //
-//	reason                                      strong      strong, guard   weak
-//	held, lost                                  failure     failure         failure
+//	reason                               | strong  | with guard | weak
+//	held, lost                           | failure | failure    | failure
 //	attempt_timeout, late, slow,
-//	saturated (a full wire), recovering         timeout     optimistic      optimistic
-//	broken, denied                              system      optimistic      optimistic, or as on_down says fail
-//	down, breaker_open                          system      optimistic      as on_down says; local: system
-//	canceled                                    timeout, without advice or alert
-//	wrong_type, forced, unrecorded, full        system      system          system
+//	saturated (a full wire), recovering  | timeout | optimistic | optimistic
+//	broken, denied                       | system  | optimistic | optimistic; on_down fail: system
+//	down, breaker_open                   | system  | optimistic | as on_down says; local: system
+//	canceled                             | timeout, without advice or alert
+//	wrong_type, forced, unrecorded, full | system  | system     | system
 //
 // Where "optimistic" is timeout with advice optimistic, "timeout" advises fail, and so
 // does "system". Held advises retry. Failure alerts info, timeout warns, system pages.

@@ -50,8 +50,8 @@ type Signals struct {
 	Open bool
 	// ProbeFailed is true if the last probe failed with anything but silence.
 	ProbeFailed bool
-	// Unanswered is for how long probes have been out without an answer; 0 if they are
-	// answered, or none is out.
+	// Unanswered is for how long probes have been out without an answer; 0 if they, or
+	// what went out after them, are answered, or none is out.
 	Unanswered time.Duration
 	// Probes is how many in a row were answered since the last fault that is not a
 	// timeout; FastProbes those of them, in a row, in under half an attempt.

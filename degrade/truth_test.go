@@ -49,44 +49,78 @@ func TestTruthTable(t *testing.T) {
 		want   [3]answer
 	}{
 		{target: "answers held", asked: tierlock.ReasonHeld, want: [3]answer{held, held, held}},
-		{target: "no answer, probes fine, fewer than 5 in 1 s", run: looks(1, degrade.Signals{Timeouts: 4, Probes: 1}),
-			asked: tierlock.ReasonAttempt, want: [3]answer{timeout, askedOptimistic, askedOptimistic}},
-		{target: "slow, not among the few that try", run: looks(1, degrade.Signals{Timeouts: 5, Probes: 1}),
+		{
+			target: "no answer, probes fine, fewer than 5 in 1 s", run: looks(1, degrade.Signals{Timeouts: 4, Probes: 1}),
+			asked: tierlock.ReasonAttempt, want: [3]answer{timeout, askedOptimistic, askedOptimistic},
+		},
+		{
+			target: "slow, not among the few that try", run: looks(1, degrade.Signals{Timeouts: 5, Probes: 1}),
 			asked: tierlock.ReasonSlow, admit: degrade.AdmitTrickle, reason: tierlock.ReasonSlow,
-			want: [3]answer{timeout, askedOptimistic, askedOptimistic}},
-		{target: "slow with a full wire stays slow", run: looks(60, degrade.Signals{Timeouts: 5, Occupancy: 1}),
+			want: [3]answer{timeout, askedOptimistic, askedOptimistic},
+		},
+		{
+			target: "slow with a full wire stays slow", run: looks(60, degrade.Signals{Timeouts: 5, Occupancy: 1}),
 			asked: tierlock.ReasonSlow, admit: degrade.AdmitTrickle, reason: tierlock.ReasonSlow,
-			want: [3]answer{timeout, askedOptimistic, askedOptimistic}},
-		{target: "full wire for less than 5 s", run: looks(25, degrade.Signals{Occupancy: .95}),
-			asked: tierlock.ReasonSaturated, want: [3]answer{timeout, askedOptimistic, askedOptimistic}},
-		{target: "saturated", run: looks(26, degrade.Signals{Occupancy: .95}), reason: tierlock.ReasonSaturated,
-			want: [3]answer{refused, optimistic, local}},
-		{target: "down at the first refusal", run: looks(1, degrade.Signals{Refused: true}), reason: tierlock.ReasonDown,
-			want: [3]answer{refused, optimistic, local}},
-		{target: "4 resets are no outage", run: looks(1, degrade.Signals{Failures: 4}), asked: tierlock.ReasonHeld,
-			want: [3]answer{held, held, held}},
-		{target: "down by 5 resets", run: looks(1, degrade.Signals{Failures: 5}), reason: tierlock.ReasonBroken,
-			want: [3]answer{refused, optimistic, local}},
-		{target: "down by one failed probe", run: looks(1, degrade.Signals{ProbeFailed: true}), reason: tierlock.ReasonDown,
-			want: [3]answer{refused, optimistic, local}},
-		{target: "down by a second of silence, though attempts time out", reason: tierlock.ReasonDown,
+			want: [3]answer{timeout, askedOptimistic, askedOptimistic},
+		},
+		{
+			target: "full wire for less than 5 s", run: looks(25, degrade.Signals{Occupancy: .95}),
+			asked: tierlock.ReasonSaturated, want: [3]answer{timeout, askedOptimistic, askedOptimistic},
+		},
+		{
+			target: "saturated", run: looks(26, degrade.Signals{Occupancy: .95}), reason: tierlock.ReasonSaturated,
+			want: [3]answer{refused, optimistic, local},
+		},
+		{
+			target: "down at the first refusal", run: looks(1, degrade.Signals{Refused: true}), reason: tierlock.ReasonDown,
+			want: [3]answer{refused, optimistic, local},
+		},
+		{
+			target: "4 resets are no outage", run: looks(1, degrade.Signals{Failures: 4}), asked: tierlock.ReasonHeld,
+			want: [3]answer{held, held, held},
+		},
+		{
+			target: "down by 5 resets", run: looks(1, degrade.Signals{Failures: 5}), reason: tierlock.ReasonBroken,
+			want: [3]answer{refused, optimistic, local},
+		},
+		{
+			target: "down by one failed probe", run: looks(1, degrade.Signals{ProbeFailed: true}), reason: tierlock.ReasonDown,
+			want: [3]answer{refused, optimistic, local},
+		},
+		{
+			target: "down by a second of silence, though attempts time out", reason: tierlock.ReasonDown,
 			run:  looks(1, degrade.Signals{Timeouts: 64, Unanswered: time.Second}),
-			want: [3]answer{refused, optimistic, local}},
-		{target: "breaker open", run: looks(1, degrade.Signals{Open: true, Failures: 5}), reason: tierlock.ReasonOpen,
-			want: [3]answer{refused, optimistic, local}},
-		{target: "recovering, not admitted", run: append(looks(1, degrade.Signals{Refused: true}), looks(1, degrade.Signals{Probes: 1})...),
+			want: [3]answer{refused, optimistic, local},
+		},
+		{
+			target: "breaker open", run: looks(1, degrade.Signals{Open: true, Failures: 5}), reason: tierlock.ReasonOpen,
+			want: [3]answer{refused, optimistic, local},
+		},
+		{
+			target: "recovering, not admitted", run: append(looks(1, degrade.Signals{Refused: true}), looks(1, degrade.Signals{Probes: 1})...),
 			asked: tierlock.ReasonRecovering, admit: degrade.AdmitRamp, reason: tierlock.ReasonRecovering,
-			want: [3]answer{timeout, askedOptimistic, askedOptimistic}},
-		{target: "ordered to bypass, broken glass on strong chains", order: tierlock.ModeBypass, reason: tierlock.ReasonForced,
-			want: [3]answer{bypass, bypass, bypass}},
-		{target: "ordered to local over a store that is down", order: tierlock.ModeLocal, run: looks(1, degrade.Signals{Refused: true}),
-			reason: tierlock.ReasonForced, want: [3]answer{local, local, local}},
-		{target: "ordered to optimistic", order: tierlock.ModeOptimistic, reason: tierlock.ReasonForced,
-			want: [3]answer{optimistic, optimistic, optimistic}},
-		{target: "ordered to reject", order: tierlock.ModeReject, reason: tierlock.ReasonForced,
-			want: [3]answer{refused, refused, refused}},
-		{target: "ordered to shared over a store that is down", order: tierlock.ModeShared, run: looks(1, degrade.Signals{Refused: true}),
-			asked: tierlock.ReasonHeld, reason: tierlock.ReasonForced, want: [3]answer{held, held, held}},
+			want: [3]answer{timeout, askedOptimistic, askedOptimistic},
+		},
+		{
+			target: "ordered to bypass, broken glass on strong chains", order: tierlock.ModeBypass, reason: tierlock.ReasonForced,
+			want: [3]answer{bypass, bypass, bypass},
+		},
+		{
+			target: "ordered to local over a store that is down", order: tierlock.ModeLocal, run: looks(1, degrade.Signals{Refused: true}),
+			reason: tierlock.ReasonForced, want: [3]answer{local, local, local},
+		},
+		{
+			target: "ordered to optimistic", order: tierlock.ModeOptimistic, reason: tierlock.ReasonForced,
+			want: [3]answer{optimistic, optimistic, optimistic},
+		},
+		{
+			target: "ordered to reject", order: tierlock.ModeReject, reason: tierlock.ReasonForced,
+			want: [3]answer{refused, refused, refused},
+		},
+		{
+			target: "ordered to shared over a store that is down", order: tierlock.ModeShared, run: looks(1, degrade.Signals{Refused: true}),
+			asked: tierlock.ReasonHeld, reason: tierlock.ReasonForced, want: [3]answer{held, held, held},
+		},
 	}
 	for _, row := range rows {
 		t.Run(row.target, func(t *testing.T) {

@@ -1,7 +1,7 @@
 package degrade
 
 import (
-	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/tierlock/tierlock"
@@ -20,7 +20,7 @@ func (w words) of(i int) string {
 
 func (w words) marshal(field string, i int) ([]byte, error) {
 	if i >= len(w) {
-		return nil, tierlock.Invalid(field, fmt.Sprint(i), w.rule())
+		return nil, tierlock.Invalid(field, strconv.Itoa(i), w.rule())
 	}
 	return []byte(w[i]), nil
 }

@@ -1,0 +1,99 @@
+package breaker
+
+import (
+	"flag"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+var seedFlag = flag.Uint64("seed", 0, "replay the random walk with this seed; 0 draws new ones")
+
+// TestWireWalk takes, gives, queues and leaves at random, and after each step compares the
+// wire with a plain model: two counts and one list of those who wait. A failure prints the
+// seed that replays it.
+func TestWireWalk(t *testing.T) {
+	if *seedFlag != 0 {
+		walkWire(t, *seedFlag)
+		return
+	}
+	for range 200 {
+		walkWire(t, rand.Uint64()|1)
+	}
+}
+
+func walkWire(t *testing.T, seed uint64) {
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	w := newWire(1+rnd.IntN(8), rnd.Float64())
+	check := func(ok bool, what string) {
+		if !ok {
+			t.Fatalf("%s; replay with -run TestWireWalk -seed %d\n%+v", what, seed, w)
+		}
+	}
+	var waiting []*waiter // in the order of asking
+	var weakOut, strongOut int
+	room := func(weak bool) bool {
+		return weakOut+strongOut < w.limit && (!weak || weakOut < w.weakLimit)
+	}
+	count := func(weak bool, n int) {
+		if weak {
+			weakOut += n
+		} else {
+			strongOut += n
+		}
+	}
+	for range 500 {
+		weak := rnd.IntN(2) == 0
+		switch rnd.IntN(4) {
+		case 0, 1: // ask, and wait if there is no room
+			free := room(weak)
+			check(w.take(weak) == free, "take disagrees")
+			if free {
+				count(weak, 1)
+			} else {
+				waiting = append(waiting, w.queue(weak))
+			}
+		case 2: // give one back: it goes to the oldest who may have it
+			if weak && weakOut == 0 || !weak && strongOut == 0 {
+				continue
+			}
+			w.give(weak)
+			count(weak, -1)
+			for {
+				i := slices.IndexFunc(waiting, func(n *waiter) bool { return room(n.weak) })
+				if i < 0 {
+					break
+				}
+				check(waiting[i].granted && closed(waiting[i].ready), "the oldest was passed over")
+				count(waiting[i].weak, 1)
+				waiting = slices.Delete(waiting, i, i+1)
+			}
+		case 3: // one gives up
+			if len(waiting) == 0 {
+				continue
+			}
+			i := rnd.IntN(len(waiting))
+			check(!w.leave(waiting[i]), "granted while the model has it waiting")
+			waiting = slices.Delete(waiting, i, i+1)
+		}
+		check(w.out == weakOut+strongOut && w.weak == weakOut, "counts disagree")
+		check(w.strongs.Len()+w.weaks.Len() == len(waiting), "lines disagree")
+		for _, n := range waiting {
+			check(!n.granted && !closed(n.ready), "granted out of turn")
+			check(!room(n.weak), "waits beside a free slot")
+		}
+	}
+	w.flush()
+	for _, n := range waiting {
+		check(closed(n.ready) && !w.leave(n), "flushed with a slot")
+	}
+}
+
+func closed(c chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
