@@ -4,6 +4,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"syscall"
 	"testing"
 )
@@ -21,9 +22,17 @@ type folder struct {
 	sweep *exec.Cmd
 }
 
-func newFolder(tb testing.TB, name string) *folder {
+// newFolder makes a folder that owner, nil for this process's user, can use.
+func newFolder(tb testing.TB, name string, owner *syscall.Credential) *folder {
 	tb.Helper()
-	path, err := os.MkdirTemp("", "tierlock-"+name+"-")
+	base := ""
+	if owner != nil && !open(os.TempDir()) {
+		base = "/tmp" // TMPDIR lies below a folder that only its own user can enter
+	}
+	path, err := os.MkdirTemp(base, "tierlock-"+name+"-")
+	if err == nil && owner != nil {
+		err = os.Chown(path, int(owner.Uid), int(owner.Gid))
+	}
 	if err != nil {
 		tb.Fatalf("folder: %v", err)
 	}
@@ -44,4 +53,16 @@ func newFolder(tb testing.TB, name string) *folder {
 func (f *folder) remove() {
 	_ = f.hold.Close()
 	_ = f.sweep.Wait()
+}
+
+// open says whether every user can enter path.
+func open(path string) bool {
+	for ; ; path = filepath.Dir(path) {
+		if info, err := os.Stat(path); err != nil || info.Mode()&0o001 == 0 {
+			return false
+		}
+		if path == filepath.Dir(path) {
+			return true
+		}
+	}
 }

@@ -26,7 +26,7 @@ func Redis(tb testing.TB, args ...string) *RedisServer {
 	Need(tb, "redis-server")
 	path := look(tb, "redis-server")
 	port, release := freePorts(tb)
-	addr, dir := loopback(port), newFolder(tb, "redis")
+	addr, dir := loopback(port), newFolder(tb, "redis", nil)
 	own := []string{"--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--save", "", "--appendonly", "no", "--dir", dir.path}
 	return &RedisServer{addr: addr, Process: launch(tb, command{
 		name:  "redis",
