@@ -112,7 +112,7 @@ func (fs *feeds) alive(f *feed, ev *audit.Event, r *Record, now time.Time) {
 	}
 	if f.silent {
 		f.silent = false
-		fs.withdraw(silentID(f), fs.signs[id])
+		fs.withdraw(silentID(f))
 	}
 	switch {
 	case ev.Type == audit.TypeSeal && ev.Sealed == f.epoch:
@@ -171,7 +171,7 @@ func (fs *feeds) silence(now time.Time, idle time.Duration) {
 		f.silent = true
 		sign := fs.signs[epoch{f.producer, f.epoch}]
 		fs.report(Finding{
-			ID: silentID(f), Revision: int(sign.UnixMilli()) + 1, Kind: KindSilent, State: StateOpen, From: sign, To: now,
+			ID: silentID(f), Revision: sign.UnixMicro(), Digest: stamp(sign), Kind: KindSilent, State: StateOpen, From: sign, To: now,
 			Gap: &Gap{Partition: fs.partition, Producer: f.producer, Epoch: f.epoch, Cause: "silent", From: f.highest + 1, At: sign},
 		})
 	}
@@ -186,7 +186,7 @@ func (fs *feeds) miss(horizon time.Time) {
 			}
 			delete(f.awaited, seq)
 			fs.report(Finding{
-				ID: fs.sequenceID(f, seq), Revision: 1, Kind: KindGap, State: StateOpen, From: at, To: at,
+				ID: fs.sequenceID(f, seq), Kind: KindGap, State: StateOpen, From: at, To: at,
 				Gap: &Gap{Partition: fs.partition, Producer: f.producer, Epoch: f.epoch, Cause: "sequence", From: seq, To: seq, At: at},
 			})
 		}
@@ -196,7 +196,7 @@ func (fs *feeds) miss(horizon time.Time) {
 // told reports a gap that the producer itself knows of.
 func (fs *feeds) told(f *feed, ev *audit.Event) {
 	fs.report(Finding{
-		ID: idOf("gap", ev.EventID()), Revision: 1, Kind: KindGap, State: StateOpen, From: ev.At, To: ev.At,
+		ID: idOf("gap", ev.EventID()), Kind: KindGap, State: StateOpen, From: ev.At, To: ev.At,
 		Gap: &Gap{
 			Partition: fs.partition, Producer: f.producer, Epoch: ev.Epoch, Cause: string(ev.Cause),
 			From: ev.From, To: ev.To, Count: ev.Count, At: ev.At,
@@ -207,8 +207,8 @@ func (fs *feeds) told(f *feed, ev *audit.Event) {
 // lost reports offsets that retention took before they were read.
 func (fs *feeds) lost(l Loss, now time.Time) {
 	fs.report(Finding{
-		ID:       idOf("retention", strconv.Itoa(l.Partition), strconv.FormatInt(l.From, 10), strconv.FormatInt(l.To, 10)),
-		Revision: 1, Kind: KindGap, State: StateOpen, From: now, To: now,
+		ID:   idOf("retention", strconv.Itoa(l.Partition), strconv.FormatInt(l.From, 10), strconv.FormatInt(l.To, 10)),
+		Kind: KindGap, State: StateOpen, From: now, To: now,
 		Gap: &Gap{Partition: l.Partition, Cause: "retention", Count: uint64(l.To - l.From), At: now},
 	})
 }
@@ -216,7 +216,7 @@ func (fs *feeds) lost(l Loss, now time.Time) {
 // found takes a gap back whose event has come after all.
 func (fs *feeds) found(f *feed, seq uint64) {
 	if len(fs.reported) > 0 {
-		fs.withdraw(fs.sequenceID(f, seq), time.Time{})
+		fs.withdraw(fs.sequenceID(f, seq))
 	}
 }
 
@@ -228,13 +228,12 @@ func (fs *feeds) report(f Finding) {
 	fs.out = append(fs.out, f)
 }
 
-func (fs *feeds) withdraw(id string, at time.Time) {
+func (fs *feeds) withdraw(id string) {
 	f, told := fs.reported[id]
 	if !told || f.State == StateWithdrawn {
 		return
 	}
 	f.State = StateWithdrawn
-	f.Revision = max(f.Revision+1, int(at.UnixMilli()))
 	fs.reported[id] = f
 	fs.out = append(fs.out, f)
 }

@@ -20,7 +20,7 @@ const (
 	KindSilent  Kind = "silent"  // a producer sent nothing for Config.Idle and is no longer waited for
 )
 
-// State is how far a finding has come. It only moves forward while the revision stays.
+// State is how far a finding has come. It only moves forward while the content stays.
 type State string
 
 // The states, in their order.
@@ -38,15 +38,17 @@ var stages = map[State]int{
 	StateOpen: 0, StateClean: 1, StateDryRun: 1, StateFailed: 2, StateRepaired: 3, StateSuperseded: 4, StateWithdrawn: 4,
 }
 
-// Stage is the place of s in the order of states; what is stored later under one revision
-// must not have a lower one.
+// Stage is the place of s in the order of states.
 func (s State) Stage() int { return stages[s] }
 
 // Finding is one group of holds of one key that overlapped, or one thing that is missing.
 // It is the same on every replay: its ID is made of the rule and its earliest member.
 type Finding struct {
-	ID       string `json:"id"`
-	Revision int    `json:"revision"` // how many events it is made of: rises as late ones come
+	ID string `json:"id"`
+	// Revision is how far its partition had been read when it was judged, in records: what
+	// was judged knowing more has a higher one.
+	Revision int64  `json:"revision"`
+	Digest   string `json:"digest,omitempty"` // of its content: equal on every replay that knows the same
 	Kind     Kind   `json:"kind"`
 	State    State  `json:"state"`
 	By       string `json:"by,omitempty"` // superseded: the finding that took it in
@@ -91,12 +93,22 @@ type Repair struct {
 	Error  string `json:"error,omitempty"`
 }
 
-// Findings stores findings. Put is an upsert by ID: a finding replaces the stored one when
-// its (Revision, State.Stage()) is not lower, and [Finding.Supersedes] names those it takes
-// in. Put must be safe to repeat; it is called by one goroutine. An error makes the job try
+// Findings stores findings. Put is an upsert by ID: a finding takes the place of the stored
+// one where [Finding.Replaces] says so, and [Finding.Supersedes] names those it takes in.
+// Put must be safe to repeat; it is called by one goroutine. An error makes the job try
 // again, and no offset is committed before Put has succeeded.
 type Findings interface {
 	Put(ctx context.Context, f Finding) error
+}
+
+// Replaces tells whether f takes the place of stored, which has the same ID. The same
+// content only moves forward in its state: a replay does not open what was repaired. Other
+// content needs to have been judged knowing as much.
+func (f *Finding) Replaces(stored *Finding) bool {
+	if f.Digest == stored.Digest {
+		return f.State.Stage() >= stored.State.Stage()
+	}
+	return f.Revision >= stored.Revision
 }
 
 // idOf makes the id of a finding from what never changes about it.

@@ -41,15 +41,16 @@ func createTables(ctx context.Context, db *sql.DB, d Dialect) error {
 	return nil
 }
 
+// upsertFinding has [Finding.Replaces] as its WHERE.
 const upsertFinding = `INSERT INTO tierlock_findings
-  (id, revision, stage, state, kind, chain, lock_key, certain, from_us, to_us, document)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+  (id, revision, digest, stage, state, kind, chain, lock_key, certain, from_us, to_us, document)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO UPDATE SET
-  revision = excluded.revision, stage = excluded.stage, state = excluded.state, kind = excluded.kind,
-  chain = excluded.chain, lock_key = excluded.lock_key, certain = excluded.certain,
+  revision = excluded.revision, digest = excluded.digest, stage = excluded.stage, state = excluded.state,
+  kind = excluded.kind, chain = excluded.chain, lock_key = excluded.lock_key, certain = excluded.certain,
   from_us = excluded.from_us, to_us = excluded.to_us, document = excluded.document
-WHERE excluded.revision > tierlock_findings.revision
-   OR (excluded.revision = tierlock_findings.revision AND excluded.stage >= tierlock_findings.stage)`
+WHERE (excluded.digest = tierlock_findings.digest AND excluded.stage >= tierlock_findings.stage)
+   OR (excluded.digest <> tierlock_findings.digest AND excluded.revision >= tierlock_findings.revision)`
 
 // Put implements [Findings] in one transaction.
 func (t *FindingsTable) Put(ctx context.Context, f Finding) error {
@@ -62,7 +63,7 @@ func (t *FindingsTable) Put(ctx context.Context, f Finding) error {
 		return fmt.Errorf("reconcile: store finding: %w", err)
 	}
 	defer tx.Rollback() //nolint:errcheck // after a commit there is nothing to roll back
-	_, err = tx.ExecContext(ctx, t.d.bind(upsertFinding), f.ID, f.Revision, f.State.Stage(), string(f.State), string(f.Kind),
+	_, err = tx.ExecContext(ctx, t.d.bind(upsertFinding), f.ID, f.Revision, f.Digest, f.State.Stage(), string(f.State), string(f.Kind),
 		f.Chain, f.Key.String(), f.Certain, f.From.UnixMicro(), f.To.UnixMicro(), string(document))
 	if err == nil {
 		err = t.supersede(ctx, tx, &f)

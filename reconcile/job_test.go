@@ -11,7 +11,7 @@ import (
 // made returns a stream with a random history in it, and the same history.
 func made(tb testing.TB, seed uint64, partitions int) (*stream, []truth) {
 	tb.Helper()
-	all := history(tb, rand.New(rand.NewPCG(seed, 3)), 400, 40, false)
+	all := history(tb, rand.New(rand.NewPCG(seed, 3)), 150, 12, false)
 	s := newStream(partitions)
 	s.replay(all)
 	return s, all
@@ -29,7 +29,7 @@ func runAll(tb testing.TB, s *stream, into *store) *Job {
 
 // The job finds in a stream what the pure rule finds in the intervals.
 func TestJobFindsWhatTheRuleFinds(t *testing.T) {
-	for seed := range uint64(10) {
+	for seed := range uint64(4) {
 		s, all := made(t, seed, 3)
 		got := newStore()
 		j := runAll(t, s, got)
@@ -40,7 +40,7 @@ func TestJobFindsWhatTheRuleFinds(t *testing.T) {
 			t.Fatalf("seed %d: %d findings, want %d", seed, len(have), len(want))
 		}
 		for i := range want {
-			if have[i].ID != want[i].ID || have[i].Certain != want[i].Certain || have[i].Pairs != want[i].Pairs || have[i].Revision != want[i].Revision {
+			if have[i].ID != want[i].ID || have[i].Certain != want[i].Certain || have[i].Pairs != want[i].Pairs || !have[i].To.Equal(want[i].To) || len(have[i].Members) != len(want[i].Members) {
 				t.Fatalf("seed %d: finding %d is\n%+v\nwant\n%+v", seed, i, have[i], want[i])
 			}
 		}
@@ -69,7 +69,7 @@ func TestRestartAnywhereChangesNothing(t *testing.T) {
 	want := newStore()
 	runAll(t, whole, want)
 	rng := rand.New(rand.NewPCG(9, 9))
-	for round := range 10 {
+	for round := range 5 {
 		s := newStream(2)
 		s.replay(all)
 		got := newStore()
@@ -77,7 +77,7 @@ func TestRestartAnywhereChangesNothing(t *testing.T) {
 			ctx, kill := context.WithCancel(t.Context())
 			s.join()
 			s.maxBatch, s.stop = 5+rng.IntN(60), kill
-			if life > 20 {
+			if life > 12 {
 				s.stop = nil
 			}
 			j := mustJob(t, Config{Source: s, Findings: []Findings{got}})
@@ -115,7 +115,7 @@ func TestReplayGivesTheSameFindings(t *testing.T) {
 
 // Every event up to five times, shuffled over ten seconds: the same findings, no gap.
 func TestRepeatedAndShuffledEvents(t *testing.T) {
-	for seed := range uint64(5) {
+	for seed := range uint64(3) {
 		s, all := made(t, seed, 2)
 		want := newStore()
 		runAll(t, s, want)

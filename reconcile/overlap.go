@@ -3,6 +3,7 @@ package reconcile
 import (
 	"cmp"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -187,7 +188,7 @@ func (g *group) part(rule *Rule, from, to int) Finding {
 	}
 	f.Pairs, f.CertainPairs, f.Certain, f.Causes = sum.pairs, sum.certain, sum.certain > 0, causesOf(sum.causes)
 	f.From, f.To, f.Depth = f.Members[0].GrantedAt, latest(f.Members), depth(f.Members)
-	f.Revision = eventsOf(f.Members)
+	f.Digest = digest(&f)
 	return f
 }
 
@@ -201,18 +202,14 @@ func latest(members []Interval) time.Time {
 	return t
 }
 
-// eventsOf counts the events that members are made of.
-func eventsOf(members []Interval) int {
-	n := 0
-	for i := range members {
-		if members[i].AcquireSeq != 0 {
-			n++
-		}
-		if !members[i].EndedAt.IsZero() {
-			n++
-		}
+// digest is the same for findings that know the same of the same holds.
+func digest(f *Finding) string {
+	parts := []string{f.ID, strconv.Itoa(f.Pairs), strconv.Itoa(f.CertainPairs)}
+	for i := range f.Members {
+		m := &f.Members[i]
+		parts = append(parts, m.Event, m.Holder, stamp(m.GrantedAt), stamp(m.Latest), string(m.How), string(m.Outcome))
 	}
-	return n
+	return idOf(parts...)
 }
 
 // depth is the most members inside at once, by raw time.

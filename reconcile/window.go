@@ -72,7 +72,7 @@ func newWindow(rule *Rule, m Mark) *window {
 // is in doubt until it is found again.
 func (w *window) reread() {
 	fresh := newWindow(w.rule, Mark{Partition: w.partition, Read: w.next})
-	fresh.marked, fresh.told, fresh.feeds.reported = w.marked, w.told, w.feeds.reported
+	fresh.marked, fresh.told, fresh.feeds.reported, fresh.feeds.out = w.marked, w.told, w.feeds.reported, w.feeds.out
 	for id, t := range fresh.told {
 		t.doubt = true
 		fresh.told[id] = t
@@ -99,17 +99,17 @@ func (w *window) news(found []Finding) []Finding {
 	w.feeds.out = nil
 	for _, f := range found {
 		was, known := w.told[f.ID]
+		f.Revision = w.next
 		shell := f
 		shell.Members, shell.Repairs = nil, nil
 		w.told[f.ID] = told{finding: shell}
-		if !known || was.finding.Revision != f.Revision || was.finding.Pairs != f.Pairs || was.finding.Certain != f.Certain {
+		if !known || was.finding.Digest != f.Digest {
 			news = append(news, f)
 		}
 	}
 	for id, t := range w.told {
 		if t.doubt && w.next >= w.resume && !t.finding.To.Add(w.stretch).After(w.floor) {
-			t.finding.State = StateWithdrawn
-			t.finding.Revision++
+			t.finding.State, t.finding.Digest, t.finding.Revision = StateWithdrawn, "", w.next
 			delete(w.told, id)
 			news = append(news, t.finding)
 		}
