@@ -2,6 +2,7 @@ package breaker_test
 
 import (
 	"context"
+	"runtime"
 	"testing"
 	"time"
 
@@ -36,6 +37,26 @@ func BenchmarkEnterExit(b *testing.B) {
 				p.Exit(nil)
 			}
 		})
+	})
+}
+
+// BenchmarkHandOver is what it costs when eight times as many want to be out as there are
+// slots: nearly every one waits, and every slot is handed over.
+func BenchmarkHandOver(b *testing.B) {
+	s := sensor(b, breaker.Config{Wire: 64})
+	ask := breaker.Ask{Strong: true, Deadline: time.Now().Add(time.Hour)}
+	b.ReportAllocs()
+	b.SetParallelism(512 / runtime.GOMAXPROCS(0))
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			p, err := s.Enter(context.Background(), ask)
+			if err != nil {
+				b.Error(err)
+				return
+			}
+			runtime.Gosched()
+			p.Exit(nil)
+		}
 	})
 }
 

@@ -154,12 +154,11 @@ func (s *Sensor) startLocked(now time.Time, ask Ask) (Pass, error) {
 // nobody can slip in between, and so a slot that comes together with the deadline or the
 // caller's cancel must be given back here.
 func (s *Sensor) await(ctx context.Context, ask Ask, w *waiter) (Pass, error) {
-	timer := time.NewTimer(time.Until(ask.Deadline))
-	defer timer.Stop()
+	w.timer.Reset(time.Until(ask.Deadline))
 	var err error
 	select {
 	case <-w.ready:
-	case <-timer.C:
+	case <-w.timer.C:
 		err = ErrFull
 	case <-ctx.Done():
 		err = ctx.Err()
@@ -175,7 +174,7 @@ func (s *Sensor) await(ctx context.Context, ask Ask, w *waiter) (Pass, error) {
 	case err == nil && now.Before(ask.Deadline):
 		return s.startLocked(now, ask)
 	case granted:
-		s.wire.give(w.weak)
+		s.wire.give(!ask.Strong)
 	}
 	if err == nil {
 		err = ErrFull

@@ -1,8 +1,8 @@
 package breaker
 
 import (
-	"container/list"
 	"math"
+	"time"
 )
 
 // wire counts the operations that are out, and lines up those that wait for a slot. It is
@@ -17,17 +17,21 @@ type wire struct {
 	out       int // operations out, those never refused included
 	weak      int // of them, those of weak chains
 
-	strongs, weaks list.List // of *waiter, oldest in front
+	strongs, weaks line
 	asked          uint64    // waiters so far
+	idle           []*waiter // to be used again, so that a wait allocates nothing
 }
 
 // waiter waits for one slot.
 type waiter struct {
 	weak    bool
 	order   uint64
-	place   *list.Element // nil once out of the line
 	granted bool          // the slot is its own, counted already
-	ready   chan struct{} // closed when out of the line by another's doing
+	ready   chan struct{} // one token, when out of the line by another's doing
+	timer   *time.Timer   // for whoever waits; stopped while nobody does
+
+	in         *line // nil once out of the line
+	prev, next *waiter
 }
 
 func newWire(limit int, reserved float64) wire {
@@ -48,10 +52,11 @@ func (w *wire) take(weak bool) bool {
 	return true
 }
 
-// give gives a slot back and hands on what is free.
+// give gives a slot back and hands it on. One slot serves one waiter: whoever else waits
+// could not have had any before, and cannot now.
 func (w *wire) give(weak bool) {
 	w.add(weak, -1)
-	for next := w.next(); next != nil; next = w.next() {
+	if next := w.next(); next != nil {
 		w.add(next.weak, 1)
 		next.granted = true
 		w.dismiss(next)
@@ -74,51 +79,59 @@ func (w *wire) next() *waiter {
 	return strong
 }
 
-func (w *wire) front(line *list.List, weak bool) *waiter {
-	if line.Len() == 0 || !w.room(weak) {
+func (w *wire) front(l *line, weak bool) *waiter {
+	if l.front == nil || !w.room(weak) {
 		return nil
 	}
-	return line.Front().Value.(*waiter)
+	return l.front
 }
 
-// queue puts a new waiter at the end of its line.
+// queue puts a new waiter at the end of its line. It must be taken back by leave.
 func (w *wire) queue(weak bool) *waiter {
+	var n *waiter
+	if last := len(w.idle) - 1; last >= 0 {
+		n, w.idle = w.idle[last], w.idle[:last]
+	} else {
+		n = &waiter{ready: make(chan struct{}, 1), timer: time.NewTimer(time.Hour)}
+		n.timer.Stop()
+	}
 	w.asked++
-	n := &waiter{weak: weak, order: w.asked, ready: make(chan struct{})}
-	n.place = w.line(weak).PushBack(n)
+	n.weak, n.order, n.granted = weak, w.asked, false
+	if weak {
+		w.weaks.push(n)
+	} else {
+		w.strongs.push(n)
+	}
 	return n
 }
 
-// leave takes n out of its line, if it still stands there, and tells whether it has been
-// given a slot.
+// leave takes n back, out of its line if it still stands there, and tells whether it has
+// been given a slot. n is not to be used afterwards.
 func (w *wire) leave(n *waiter) (granted bool) {
-	if n.place != nil {
-		w.line(n.weak).Remove(n.place)
-		n.place = nil
+	if n.in != nil {
+		n.in.remove(n)
 	}
+	n.timer.Stop()
+	select {
+	case <-n.ready: // a token that nobody has seen
+	default:
+	}
+	w.idle = append(w.idle, n)
 	return n.granted
 }
 
 // flush sends everybody away without a slot.
 func (w *wire) flush() {
-	for _, line := range []*list.List{&w.strongs, &w.weaks} {
-		for line.Len() > 0 {
-			w.dismiss(line.Front().Value.(*waiter))
+	for _, l := range []*line{&w.strongs, &w.weaks} {
+		for l.front != nil {
+			w.dismiss(l.front)
 		}
 	}
 }
 
 func (w *wire) dismiss(n *waiter) {
-	w.line(n.weak).Remove(n.place)
-	n.place = nil
-	close(n.ready)
-}
-
-func (w *wire) line(weak bool) *list.List {
-	if weak {
-		return &w.weaks
-	}
-	return &w.strongs
+	n.in.remove(n)
+	n.ready <- struct{}{} // there is room: one dismissal per wait
 }
 
 // full is the share of the wire in use with loose operations on top, and the same as weak
@@ -126,4 +139,31 @@ func (w *wire) line(weak bool) *list.List {
 func (w *wire) full(loose int) (all, weak float64) {
 	all = float64(w.out+loose) / float64(w.limit)
 	return all, max(all, float64(w.weak)/float64(w.weakLimit))
+}
+
+// line is a queue of waiters, the oldest in front, that any of them may leave.
+type line struct{ front, back *waiter }
+
+func (l *line) push(n *waiter) {
+	n.in, n.prev, n.next = l, l.back, nil
+	if l.back == nil {
+		l.front = n
+	} else {
+		l.back.next = n
+	}
+	l.back = n
+}
+
+func (l *line) remove(n *waiter) {
+	if n.prev == nil {
+		l.front = n.next
+	} else {
+		n.prev.next = n.next
+	}
+	if n.next == nil {
+		l.back = n.prev
+	} else {
+		n.next.prev = n.prev
+	}
+	n.in, n.prev, n.next = nil, nil, nil
 }
