@@ -45,6 +45,9 @@ func (b *books) record(ev *audit.Event, partition int, fresh bool) {
 		b.stats.Duplicates++
 		return
 	}
+	if ev.Time().After(b.to) {
+		b.to = ev.Time()
+	}
 	if ev.Type != audit.TypeAcquire {
 		return
 	}
@@ -128,8 +131,12 @@ func (b *books) moment(j *Job) {
 		for _, list := range w.keys {
 			s.OpenHolds += len(list)
 		}
-		if s.Watermark.IsZero() || w.horizon.Before(s.Watermark) {
-			s.Watermark = w.horizon
+		horizon := w.horizon
+		if horizon.Equal(forever) { // the source has ended: all that came is judged
+			horizon = b.to
+		}
+		if s.Watermark.IsZero() || horizon.Before(s.Watermark) {
+			s.Watermark = horizon
 		}
 	}
 	s.Waiting, s.Repaired, s.Stopped = len(j.repairs.queue), j.repairs.total, j.repairs.stopped

@@ -33,10 +33,27 @@ type feed struct {
 	closed   bool      // its epoch is sealed
 	silent   bool
 
-	seen    map[uint64]bool
-	below   uint64               // seqs up to here count as seen
-	highest uint64               // seq
+	logs    map[uint64]*log      // by epoch
 	awaited map[uint64]time.Time // seqs that others name as their prev, and when
+}
+
+// log is what has been seen of one epoch. Seqs go on from epoch to epoch, unless the
+// producer has lost its folder.
+type log struct {
+	seen    map[uint64]bool
+	below   uint64 // seqs up to here count as seen
+	highest uint64
+}
+
+func (l *log) has(seq uint64) bool { return seq <= l.below || l.seen[seq] }
+
+func (l *log) add(seq uint64) {
+	l.seen[seq] = true
+	l.highest = max(l.highest, seq)
+	if len(l.seen) > 2*recent && l.highest > recent { // most of them are old
+		l.below = l.highest - recent
+		maps.DeleteFunc(l.seen, func(seq uint64, _ bool) bool { return seq <= l.below })
+	}
 }
 
 type epoch struct {
@@ -50,51 +67,57 @@ func newFeeds(partition int) feeds {
 
 // hear takes note of one event and tells whether it is the first of its id here.
 func (fs *feeds) hear(ev *audit.Event, r *Record, now time.Time) (fresh bool) {
-	f := fs.by[ev.Producer]
-	if f == nil {
-		f = &feed{producer: ev.Producer, seen: map[uint64]bool{}, awaited: map[uint64]time.Time{}}
+	f, known := fs.by[ev.Producer]
+	if !known {
+		f = &feed{producer: ev.Producer, logs: map[uint64]*log{}, awaited: map[uint64]time.Time{}}
 		fs.by[ev.Producer] = f
-		f.chain(ev, r.Offset == 0)
-	} else {
-		f.chain(ev, true)
 	}
 	f.offset = r.Offset
-	if !f.first(ev.Seq) {
+	l := f.logs[ev.Epoch]
+	if l == nil {
+		l = fs.begin(f, ev)
+	}
+	if l.has(ev.Seq) {
 		return false
 	}
-	fs.found(f, ev.Seq)
+	// Of the first event that is read of a producer nobody can tell whether the one before
+	// is missing, unless the partition is read from its beginning.
+	if (known || r.Offset == 0) && ev.Prev != 0 && !f.has(ev.Prev) {
+		f.awaited[ev.Prev] = ev.Time()
+	}
+	l.add(ev.Seq)
+	delete(f.awaited, ev.Seq)
+	if len(fs.reported) > 0 {
+		fs.withdraw(fs.sequenceID(f, ev.Seq)) // it has come after all
+	}
 	fs.alive(f, ev, r, now)
 	return true
 }
 
-// chain looks whether the event before this one has been here. Of the first event that is
-// read of a producer nobody can tell, unless the partition is read from its beginning.
-func (f *feed) chain(ev *audit.Event, known bool) {
-	if known && ev.Prev != 0 && ev.Prev > f.below && !f.seen[ev.Prev] && !f.seen[ev.Seq] {
-		f.awaited[ev.Prev] = ev.Time()
+// begin opens the log of an epoch. A later epoch that does not go on with the seqs of those
+// before means that the folder was lost, and with it whatever had not been sent.
+func (fs *feeds) begin(f *feed, ev *audit.Event) *log {
+	for number, old := range f.logs {
+		if number < ev.Epoch && ev.Seq <= old.highest {
+			fs.report(Finding{
+				ID: idOf("folder", f.producer, strconv.FormatUint(ev.Epoch, 10)), Kind: KindGap, State: StateOpen, From: ev.Time(), To: ev.Time(),
+				Gap: &Gap{Partition: fs.partition, Producer: f.producer, Epoch: number, Cause: "folder_lost", From: old.highest + 1, At: ev.Time()},
+			})
+			break
+		}
 	}
+	l := &log{seen: map[uint64]bool{}}
+	f.logs[ev.Epoch] = l
+	return l
 }
 
-func (f *feed) first(seq uint64) bool {
-	if seq <= f.below || f.seen[seq] {
-		return false
+func (f *feed) has(seq uint64) bool {
+	for _, l := range f.logs {
+		if l.has(seq) {
+			return true
+		}
 	}
-	f.seen[seq] = true
-	f.highest = max(f.highest, seq)
-	delete(f.awaited, seq)
-	if len(f.seen) > 2*recent {
-		f.forget()
-	}
-	return true
-}
-
-// forget drops the lower seqs, which are the bulk of them: the rest are within recent.
-func (f *feed) forget() {
-	if f.highest <= recent {
-		return
-	}
-	f.below = f.highest - recent
-	maps.DeleteFunc(f.seen, func(seq uint64, _ bool) bool { return seq <= f.below })
+	return false
 }
 
 // alive moves the producer's signs of life on.
@@ -172,7 +195,7 @@ func (fs *feeds) silence(now time.Time, idle time.Duration) {
 		sign := fs.signs[epoch{f.producer, f.epoch}]
 		fs.report(Finding{
 			ID: silentID(f), Revision: sign.UnixMicro(), Digest: stamp(sign), Kind: KindSilent, State: StateOpen, From: sign, To: now,
-			Gap: &Gap{Partition: fs.partition, Producer: f.producer, Epoch: f.epoch, Cause: "silent", From: f.highest + 1, At: sign},
+			Gap: &Gap{Partition: fs.partition, Producer: f.producer, Epoch: f.epoch, Cause: "silent", At: sign},
 		})
 	}
 }
@@ -211,13 +234,6 @@ func (fs *feeds) lost(l Loss, now time.Time) {
 		Kind: KindGap, State: StateOpen, From: now, To: now,
 		Gap: &Gap{Partition: l.Partition, Cause: "retention", Count: uint64(l.To - l.From), At: now},
 	})
-}
-
-// found takes a gap back whose event has come after all.
-func (fs *feeds) found(f *feed, seq uint64) {
-	if len(fs.reported) > 0 {
-		fs.withdraw(fs.sequenceID(f, seq))
-	}
 }
 
 func (fs *feeds) report(f Finding) {

@@ -197,7 +197,8 @@ func (j *Job) judge(ctx context.Context, w *window, now time.Time, complete bool
 	}
 	found, judged := w.judge(now, j.cfg.Lateness, complete)
 	w.feeds.miss(w.horizon)
-	for _, f := range w.news(found) {
+	news, swallowed := w.news(found)
+	for _, f := range news {
 		if err := j.put(ctx, f); err != nil {
 			return err
 		}
@@ -206,10 +207,10 @@ func (j *Job) judge(ctx context.Context, w *window, now time.Time, complete bool
 		} else {
 			j.repairs.remove(f.ID)
 		}
-		for _, id := range w.swallow(&f) {
-			j.repairs.remove(id)
-			j.count(func(b *books) { b.supersede(id) })
-		}
+	}
+	for _, id := range swallowed {
+		j.repairs.remove(id)
+		j.count(func(b *books) { b.supersede(id) })
 	}
 	j.count(func(b *books) { b.stats.Holds += uint64(judged) })
 	return nil

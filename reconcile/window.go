@@ -92,10 +92,11 @@ type told struct {
 	doubt   bool // the partition is read again, and it has not been found again yet
 }
 
-// news are the findings that are not known yet: overlaps that are new or have grown, gaps,
-// and overlaps that a late event has shown to be none.
-func (w *window) news(found []Finding) []Finding {
-	news := w.feeds.out
+// news are the findings that are not known yet: overlaps that are new or have changed,
+// gaps, and overlaps that a late event has shown to be none. swallowed are those that
+// larger ones have taken in.
+func (w *window) news(found []Finding) (news []Finding, swallowed []string) {
+	news = w.feeds.out
 	w.feeds.out = nil
 	for _, f := range found {
 		was, known := w.told[f.ID]
@@ -103,8 +104,15 @@ func (w *window) news(found []Finding) []Finding {
 		shell := f
 		shell.Members, shell.Repairs = nil, nil
 		w.told[f.ID] = told{finding: shell}
-		if !known || was.finding.Digest != f.Digest {
-			news = append(news, f)
+		if known && was.finding.Digest == f.Digest {
+			continue
+		}
+		news = append(news, f)
+		for _, id := range f.Supersedes() {
+			if _, known := w.told[id]; known {
+				delete(w.told, id)
+				swallowed = append(swallowed, id)
+			}
 		}
 	}
 	for id, t := range w.told {
@@ -114,18 +122,7 @@ func (w *window) news(found []Finding) []Finding {
 			news = append(news, t.finding)
 		}
 	}
-	return news
-}
-
-// swallow lists the findings that f has taken in, and forgets them.
-func (w *window) swallow(f *Finding) (ids []string) {
-	for _, id := range f.Supersedes() {
-		if _, known := w.told[id]; known {
-			delete(w.told, id)
-			ids = append(ids, id)
-		}
-	}
-	return ids
+	return news, swallowed
 }
 
 // absorb takes one event of a hold and tells whether it came too late to be judged with
@@ -209,7 +206,7 @@ func (h *hold) deadline(gone func(producer string, epoch uint64) (time.Time, boo
 }
 
 // forever is a horizon that passes everything: no more records will ever come.
-var forever = time.Unix(1<<40, 0)
+var forever = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // judge returns a finding for every group that the horizon has passed, and forgets it. now
 // is this process's clock. complete tells whether all that will ever come has come.
