@@ -12,8 +12,7 @@ import (
 // acquire is the story of one attempt: where does the chain stand, and ask there. What
 // changed under the request — a store that failed it outright, a step down or an order
 // that came while it was on its way — sends it to the ladder once more, never twice.
-func (c *Chain) acquire(ctx context.Context, r *request) (*Lock, *tierlock.Error) {
-	now := time.Now()
+func (c *Chain) acquire(ctx context.Context, r *request, now time.Time) (*Lock, *tierlock.Error) {
 	if canceled(ctx, now) {
 		return nil, r.because(tierlock.ReasonCanceled, context.Cause(ctx))
 	}
@@ -62,11 +61,11 @@ func (r *request) notShared(route degrade.Route) *tierlock.Error {
 	return e
 }
 
-// moved tells whether the ladder stands elsewhere by now than where route sent the
+// moved tells whether the ladder stands elsewhere at now than where route sent the
 // request, and why a grant made there is not used.
-func (r *request) moved(route degrade.Route) (tierlock.Reason, bool) {
+func (r *request) moved(route degrade.Route, now time.Time) (tierlock.Reason, bool) {
 	order := r.order
-	next := r.route(time.Now())
+	next := r.route(now)
 	if next.Tier == route.Tier {
 		r.order = order // the one that the grant was made under
 		return "", false

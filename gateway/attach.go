@@ -34,8 +34,8 @@ func (g *Gateway) Attach(ctx context.Context, key tierlock.Key, id tierlock.Requ
 	if id.IsZero() {
 		return nil, tierlock.Invalid("request_id", "", "is all zero")
 	}
-	r, err := c.requestFor(key, append(opts[:len(opts):len(opts)], WithRequestID(id)))
-	if err != nil {
+	var r request
+	if err := c.requestFor(&r, key, append(opts[:len(opts):len(opts)], WithRequestID(id))); err != nil {
 		return nil, err
 	}
 	if !g.enter() {
@@ -63,7 +63,7 @@ func (c *Chain) attach(ctx context.Context, r *request) (*Lock, error) {
 	case ans.Status != tierlock.Mine || !now.Before(holdersEnd(ans.Until)):
 		return nil, r.looked(tierlock.ReasonLost, errGone)
 	}
-	l := c.newLock(ctx, r, &c.store.granter, ans)
+	l := c.newLock(ctx, r, &c.store.granter, ans, now)
 	l.recorded = c.policy.Audit.Records(tierlock.Shared) // its own process wrote the beginning down
 	c.gw.locks.add(l)
 	return c.handOut(l), nil
@@ -104,8 +104,8 @@ func (g *Gateway) DoShared(ctx context.Context, key tierlock.Key, fn func(contex
 	if err != nil {
 		return err
 	}
-	r, err := c.requestFor(key, nil)
-	if err != nil {
+	var r request
+	if err := c.requestFor(&r, key, nil); err != nil {
 		return err
 	}
 	r.sharedOnly = true

@@ -48,8 +48,8 @@ func (c *Chain) Policy() Policy { return c.policy }
 // a lock whose request is over is left to its ttl. To bound the waiting alone, use
 // [WithWait] and not a ctx of its own.
 func (c *Chain) TryLock(ctx context.Context, id string, opts ...Option) (*Lock, error) {
-	r, err := c.newRequest(id, opts)
-	if err != nil {
+	var r request
+	if err := c.newRequest(&r, id, opts); err != nil {
 		return nil, err
 	}
 	return c.call(ctx, &r, false)
@@ -58,8 +58,8 @@ func (c *Chain) TryLock(ctx context.Context, id string, opts ...Option) (*Lock, 
 // Lock is TryLock that waits for a holder, up to the policy's Wait (300 ms), all attempts
 // included. A lock still held when the wait ends is ErrHeld.
 func (c *Chain) Lock(ctx context.Context, id string, opts ...Option) (*Lock, error) {
-	r, err := c.newRequest(id, opts)
-	if err != nil {
+	var r request
+	if err := c.newRequest(&r, id, opts); err != nil {
 		return nil, err
 	}
 	return c.call(ctx, &r, true)
@@ -71,8 +71,8 @@ func (c *Chain) Lock(ctx context.Context, id string, opts ...Option) (*Lock, err
 // error of fn, or of that function, comes back as it is, and tells the audit trail how
 // the work ended: nil committed, an error rolled back, a panic or an ended ctx unknown.
 func (c *Chain) Do(ctx context.Context, id string, fn func(context.Context, tierlock.Grant) error, opts ...Option) error {
-	r, err := c.newRequest(id, opts)
-	if err != nil {
+	var r request
+	if err := c.newRequest(&r, id, opts); err != nil {
 		return err
 	}
 	return c.do(ctx, &r, fn)
@@ -127,7 +127,7 @@ func reasonOf(err error) tierlock.Reason {
 
 // call is one call from its start to its verdict: refused if the gateway is closed,
 // answered from the registry if the same request already holds the lock, else acquired;
-// counted and told in every case.
+// told in every case.
 func (c *Chain) call(ctx context.Context, r *request, waits bool) (*Lock, error) {
 	if !c.gw.enter() {
 		return nil, tierlock.ErrClosed
@@ -148,25 +148,23 @@ func (c *Chain) call(ctx context.Context, r *request, waits bool) (*Lock, error)
 	return l, nil
 }
 
-// told counts the verdict and tells it: to the hooks, and to the audit trail where the
-// answer was optimistic and nobody will record how the work ended.
+// told tells the verdict: to the audit trail where the answer was optimistic and nobody
+// will record how the work ended, and to the hooks.
 func (c *Chain) told(r *request, l *Lock, err *tierlock.Error) {
-	info := AcquireInfo{Chain: c.name, Key: r.key, Ordered: r.order != nil}
-	switch {
-	case err == nil:
-		info.Grant = l.Grant()
-		info.Verdict = tierlock.Verdict{Outcome: tierlock.Success, Tier: l.tier, Reason: l.reason}
-	default:
-		info.Verdict = err.Verdict
-		if r.optimistic == nil && err.Is(tierlock.ErrOptimistic) {
-			c.noteOptimistic(r, err.Reason, audit.Unknown, time.Now())
-		}
+	if err != nil && r.optimistic == nil && err.Is(tierlock.ErrOptimistic) {
+		c.noteOptimistic(r, err.Reason, audit.Unknown, time.Now())
 	}
 	if c.gw.hooks.Acquired == nil {
 		return
 	}
 	now := time.Now()
-	info.Took = now.Sub(r.began)
+	info := AcquireInfo{Chain: c.name, Key: r.key, Ordered: r.order != nil, Took: now.Sub(r.began)}
+	if err != nil {
+		info.Verdict = err.Verdict
+	} else {
+		info.Grant = l.Grant()
+		info.Verdict = tierlock.Verdict{Outcome: tierlock.Success, Tier: l.tier, Reason: l.reason}
+	}
 	if !r.heldAt.IsZero() {
 		info.Waited = now.Sub(r.heldAt)
 	}

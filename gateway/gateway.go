@@ -83,7 +83,9 @@ func (g *Gateway) build(cfg Config) (err error) {
 		return err
 	}
 	for name, b := range cfg.Stores {
-		g.stores[name] = &store{granter: newGranter(b), name: name, gw: g, targets: map[string]*target{}}
+		s := &store{granter: newGranter(b), name: name, gw: g, targets: map[string]*target{}}
+		s.refresh()
+		g.stores[name] = s
 	}
 	for name, p := range cfg.Chains {
 		s := g.stores[p.Store]
@@ -151,12 +153,12 @@ func (g *Gateway) leave() {
 // Close refuses new calls with ErrClosed, waits inside ctx for those under way and for what
 // is in doubt, and ends the gateway's loops. It leaves held locks to their holders, who may
 // still unlock them, and to their ttl: nobody renews them any more. It closes neither
-// stores nor recorder. The error is ctx's, if something was left undone. Closing twice
-// does no harm.
-func (g *Gateway) Close(ctx context.Context) error {
+// stores nor recorder. The error is ctx's, if something was left undone. A second Close
+// waits for the first and returns nil.
+func (g *Gateway) Close(ctx context.Context) (err error) {
 	g.closed.Store(true)
-	err := g.settled(ctx)
 	g.done.Do(func() {
+		err = g.settled(ctx)
 		g.stop()
 		g.shut()
 	})

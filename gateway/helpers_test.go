@@ -3,6 +3,8 @@ package gateway_test
 import (
 	"context"
 	"errors"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -114,4 +116,22 @@ func eventually(t *testing.T, within time.Duration, what string, ok func() bool)
 			t.Fatalf("not within %v: %s", within, what)
 		}
 	}
+}
+
+// heard collects what a hook was told, on whatever goroutine.
+type heard[T any] struct {
+	mu  sync.Mutex
+	all []T
+}
+
+func (h *heard[T]) hear(v T) {
+	h.mu.Lock()
+	h.all = append(h.all, v)
+	h.mu.Unlock()
+}
+
+func (h *heard[T]) told() []T {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.all)
 }

@@ -117,17 +117,17 @@ func (l *Lock) lose(how audit.How, why error) {
 		return
 	}
 	l.chain.gw.log.LogAttrs(context.Background(), slog.LevelWarn, "lock lost", l.attrs(why)...)
-	info := e.info()
+	info := e.info(now)
 	info.Err = lost
-	tell(l.chain.gw.hooks.Lost, LostInfo{Grant: e.grant, Held: info.Held, Cause: lost})
+	tell(l.chain.gw.hooks.Lost, LostInfo{Grant: l.grant, Held: info.Held, Cause: lost})
 	tell(l.chain.gw.hooks.Released, info)
 }
 
-// ending is what finish found: the lock as it was at its end.
+// ending is what finish found. The lock's grant never changes after its end, so it is
+// read there without the mutex.
 type ending struct {
-	lock  *Lock
-	grant tierlock.Grant
-	at    time.Time // the end; of a lock that ran out, when it did
+	lock *Lock
+	at   time.Time // the end; of a lock that ran out, when it did
 }
 
 // finish is the one way a lock ends; ok tells whether this call ended it. Contexts are
@@ -146,7 +146,7 @@ func (l *Lock) finish(how audit.How, cause error, now time.Time) (e ending, ok b
 		now = expires
 	}
 	l.how, l.cause = how, cause
-	e = ending{lock: l, grant: l.grant, at: now}
+	e = ending{l, now}
 	bound, timer, outcome := l.bound, l.timer, l.outcome
 	l.bound, l.timer = nil, nil
 	l.mu.Unlock()
@@ -159,19 +159,19 @@ func (l *Lock) finish(how audit.How, cause error, now time.Time) (e ending, ok b
 	}
 	l.chain.gw.watchdog.forget(l)
 	l.chain.gw.locks.remove(l)
-	l.recordEnd(e.grant, how, outcome, e.wall())
+	l.recordEnd(how, outcome, e.wall())
 	return e, true
 }
 
 // wall is the end on the wall clock of the grant: a clock step in between moves no end
 // before its beginning.
-func (e *ending) wall() time.Time { return e.grant.AcquiredAt.Add(e.held()) }
+func (e *ending) wall() time.Time { return e.lock.grant.AcquiredAt.Add(e.held()) }
 
-func (e *ending) held() time.Duration { return max(e.at.Sub(e.grant.AcquiredAt), 0) }
+func (e *ending) held() time.Duration { return max(e.at.Sub(e.lock.grant.AcquiredAt), 0) }
 
 // info is what the hooks are told of it.
-func (e *ending) info() ReleaseInfo {
-	info := ReleaseInfo{Grant: e.grant, TTL: e.lock.ttl, Held: e.held(), Left: time.Until(e.grant.ExpiresAt)}
+func (e *ending) info(now time.Time) ReleaseInfo {
+	info := ReleaseInfo{Grant: e.lock.grant, TTL: e.lock.ttl, Held: e.held(), Left: e.lock.grant.ExpiresAt.Sub(now)}
 	if b := e.lock.chain.policy.Budget; b > 0 {
 		info.Over = max(e.at.Sub(e.lock.began)-b, 0)
 	}

@@ -113,8 +113,7 @@ func TestWatchdogRenewsWhileHeld(t *testing.T) {
 }
 
 func TestWatchdogFindsALostLock(t *testing.T) {
-	var lost []gateway.LostInfo
-	hooks := gateway.Hooks{Lost: func(i gateway.LostInfo) { lost = append(lost, i) }}
+	var hook heard[gateway.LostInfo]
 	p := strong()
 	p.TTL = 15 * time.Second
 	bubble(t, p, func(t *testing.T, k one) {
@@ -134,7 +133,7 @@ func TestWatchdogFindsALostLock(t *testing.T) {
 		if len(evs) != 2 || evs[1].How != audit.Lost {
 			t.Errorf("events %+v", evs)
 		}
-		if len(lost) != 1 || lost[0].Grant.Key != l.Grant().Key {
+		if lost := hook.told(); len(lost) != 1 || lost[0].Grant.Key != l.Grant().Key {
 			t.Errorf("hooks heard %+v", lost)
 		}
 		other := k.must("a")
@@ -145,7 +144,7 @@ func TestWatchdogFindsALostLock(t *testing.T) {
 			t.Error("the loser's unlock took the next holder's lock")
 		}
 		_ = other.Unlock(t.Context())
-	}, hooks)
+	}, gateway.Hooks{Lost: hook.hear})
 }
 
 func TestWatchdogSurvivesAShortOutage(t *testing.T) {

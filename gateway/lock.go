@@ -54,9 +54,8 @@ type Lock struct {
 // ErrUnlocked is the cause of a lock's contexts when Unlock ended them.
 var ErrUnlocked = errors.New("gateway: lock given back")
 
-// newLock makes the handle of a grant. It is not registered or watched yet.
-func (c *Chain) newLock(ctx context.Context, r *request, by *granter, ans tierlock.Answer) *Lock {
-	now := time.Now()
+// newLock makes the handle of a grant that came at now. It is not registered or watched yet.
+func (c *Chain) newLock(ctx context.Context, r *request, by *granter, ans tierlock.Answer, now time.Time) *Lock {
 	t := &by.traits
 	l := &Lock{
 		chain: c, by: by, ladder: r.ladder, key: r.key, hash: r.hash, id: r.id, tier: t.Tier, ttl: r.ttl,

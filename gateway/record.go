@@ -13,6 +13,7 @@ import (
 // allocation for them.
 type events struct{ pool sync.Pool }
 
+// get returns an event that still holds what it last told; whoever takes it overwrites it.
 func (e *events) get() *audit.Event {
 	if ev, ok := e.pool.Get().(*audit.Event); ok {
 		return ev
@@ -20,10 +21,7 @@ func (e *events) get() *audit.Event {
 	return new(audit.Event)
 }
 
-func (e *events) put(ev *audit.Event) {
-	*ev = audit.Event{}
-	e.pool.Put(ev)
-}
+func (e *events) put(ev *audit.Event) { e.pool.Put(ev) }
 
 // record writes a grant down before the caller has it. Where the policy waits for the
 // disk — always in bypass — it returns once the event is durable, by the attempt's
@@ -59,14 +57,14 @@ func (c *Chain) record(ctx context.Context, r *request, l *Lock, deadline time.T
 
 // recordEnd writes the end of a grant down, without waiting. Only what has an acquire
 // event, or was attached, gets one.
-func (l *Lock) recordEnd(g tierlock.Grant, how audit.How, outcome audit.Work, at time.Time) {
+func (l *Lock) recordEnd(how audit.How, outcome audit.Work, at time.Time) {
 	if !l.recorded {
 		return
 	}
 	gw := l.chain.gw
 	ev := gw.events.get()
 	defer gw.events.put(ev)
-	*ev = audit.Ended(g, how, outcome, at)
+	*ev = audit.Ended(l.grant, how, outcome, at)
 	ev.TTL = l.ttl
 	l.fill(ev)
 	gw.audit.Note(ev)

@@ -47,7 +47,7 @@ func TestOutageTimetable(t *testing.T) {
 }
 
 func TestASlowStoreIsNeverLeftForTheLocalLock(t *testing.T) {
-	var steps []gateway.StepInfo
+	var steps heard[gateway.StepInfo]
 	bubble(t, weak(), func(t *testing.T, k one) {
 		k.slowDown()
 		for range 300 {
@@ -58,12 +58,12 @@ func TestASlowStoreIsNeverLeftForTheLocalLock(t *testing.T) {
 		}
 		k.Store.Slow(0)
 		eventually(t, 5*time.Second, "shared", func() bool { tier, _ := k.ask("a"); return tier == tierlock.Shared })
-		for _, s := range steps {
+		for _, s := range steps.told() {
 			if s.To == degrade.Down || s.To == degrade.Saturated {
 				t.Errorf("stepped %v to %v", s.From, s.To)
 			}
 		}
-	}, gateway.Hooks{Stepped: func(s gateway.StepInfo) { steps = append(steps, s) }})
+	}, gateway.Hooks{Stepped: steps.hear})
 }
 
 func TestSaturationIsLeftUnderTheLowerMark(t *testing.T) {

@@ -21,12 +21,13 @@ func (l *Lock) Unlock(ctx context.Context) error {
 	if l == nil || !l.claim() {
 		return nil
 	}
-	e, ended := l.finish(audit.Released, ErrUnlocked, time.Now())
+	now := time.Now()
+	e, ended := l.finish(audit.Released, ErrUnlocked, now)
 	if !ended {
-		return l.unlockOver(ctx)
+		return l.unlockOver(ctx, now)
 	}
-	info := e.info()
-	info.Deferred, info.Err = l.release(ctx)
+	info := e.info(now)
+	info.Deferred, info.Err = l.release(ctx, now)
 	if cause := l.endedBy(); !errors.Is(cause, ErrUnlocked) {
 		info.Err = cause // it had run out a moment before
 	}
@@ -48,12 +49,12 @@ func (l *Lock) claim() bool {
 
 // unlockOver gives back what is left of a lock that ended by itself: its key may stand in
 // the store for a while yet, and frees up earlier this way.
-func (l *Lock) unlockOver(ctx context.Context) error {
+func (l *Lock) unlockOver(ctx context.Context, now time.Time) error {
 	l.mu.Lock()
 	how, cause := l.how, l.cause
 	l.mu.Unlock()
 	if how != audit.Lost {
-		_, _ = l.release(ctx)
+		_, _ = l.release(ctx, now)
 	}
 	return cause
 }
@@ -67,13 +68,13 @@ func (l *Lock) endedBy() error {
 
 // release asks the backend once, inside the attempt. A store that is known to be down is
 // not asked at all, so that nobody waits for it.
-func (l *Lock) release(ctx context.Context) (deferred bool, err error) {
+func (l *Lock) release(ctx context.Context, now time.Time) (deferred bool, err error) {
 	if l.tier == tierlock.Shared && l.ladder.down() && !l.chain.gw.closed.Load() {
 		l.chain.gw.ledger.add(l.chain.putOff(l))
 		return true, l.failed("release", tierlock.ReasonDown, nil)
 	}
 	pass := l.counted()
-	ans, cause := l.by.Release(detach(ctx, time.Now().Add(l.chain.policy.Attempt)), l.hold())
+	ans, cause := l.by.Release(detach(ctx, now.Add(l.chain.policy.Attempt)), l.hold())
 	pass.Exit(cause)
 	switch {
 	case cause != nil && l.tier == tierlock.Shared:

@@ -36,26 +36,28 @@ type request struct {
 	debt   *entry          // what the ledger had under this (key, id), taken over by this request
 }
 
-// newRequest checks a call before any I/O.
-func (c *Chain) newRequest(id string, opts []Option) (request, error) {
+// newRequest checks a call before any I/O. It fills r in place, which stays on the
+// caller's stack.
+func (c *Chain) newRequest(r *request, id string, opts []Option) error {
 	key, err := tierlock.ParseKey(c.prefix + id)
 	if err != nil {
-		return request{}, err
+		return err
 	}
-	return c.requestFor(key, opts)
+	return c.requestFor(r, key, opts)
 }
 
-func (c *Chain) requestFor(key tierlock.Key, opts []Option) (request, error) {
-	r := request{chain: c, policy: &c.policy, key: key, hash: key.Hash(), ttl: c.policy.TTL, wait: c.policy.Wait, began: time.Now()}
+func (c *Chain) requestFor(r *request, key tierlock.Key, opts []Option) error {
+	r.chain, r.policy, r.key, r.hash = c, &c.policy, key, key.Hash()
+	r.ttl, r.wait, r.began = c.policy.TTL, c.policy.Wait, time.Now()
 	for i := range opts {
-		if err := opts[i].apply(&r); err != nil {
-			return request{}, err
+		if err := opts[i].apply(r); err != nil {
+			return err
 		}
 	}
 	if !r.named {
 		r.id = tierlock.NewRequestID()
 	}
-	return r, nil
+	return nil
 }
 
 // hold is the request as a backend knows it.

@@ -77,18 +77,19 @@ func (c *Chain) unanswered(ctx context.Context, r *request, deadline time.Time, 
 // registering, or before entering, would let both pass.
 func (c *Chain) useShared(ctx context.Context, r *request, route degrade.Route, ans tierlock.Answer, deadline time.Time) (l *Lock, err *tierlock.Error, again bool) {
 	r.debt = nil // this answer is newer than what the ledger had to find out
-	l = c.newLock(ctx, r, &c.store.granter, ans)
+	now := time.Now()
+	l = c.newLock(ctx, r, &c.store.granter, ans, now)
 	l.reason = route.Reason
 	c.gw.locks.add(l)
-	if reason, moved := r.moved(route); moved {
+	if reason, moved := r.moved(route, now); moved {
 		c.unused(l)
 		return nil, r.because(reason, nil), true
 	}
-	if err := c.heldLocally(r, time.Now()); err != nil {
+	if err := c.heldLocally(r, now); err != nil {
 		c.unused(l)
 		return nil, err, false
 	}
-	if !time.Now().Before(l.grant.ExpiresAt) { // a repeat that found little left of its first grant
+	if !now.Before(l.grant.ExpiresAt) { // a repeat that found little left of its first grant
 		c.unused(l)
 		return nil, r.because(tierlock.ReasonLate, nil), false
 	}
@@ -108,7 +109,9 @@ func (c *Chain) heldLocally(r *request, now time.Time) *tierlock.Error {
 	if !ok {
 		return nil
 	}
-	return r.wasHeld(now, tierlock.Answer{Status: tierlock.Held, Remaining: max(until.Sub(now), 0)}, c.local.traits.Waiter)
+	// Not the table's Waiter: it wakes whoever would find a free permit, and a shared
+	// request waits for the last holder.
+	return r.wasHeld(now, tierlock.Answer{Status: tierlock.Held, Remaining: max(until.Sub(now), 0)}, nil)
 }
 
 // handOut makes a decided grant the caller's. Where the same request was granted the same

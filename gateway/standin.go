@@ -30,7 +30,7 @@ func (c *Chain) standIn(ctx context.Context, r *request, route degrade.Route, by
 	default:
 		return nil, r.because(tierlock.ReasonLate, nil), false
 	}
-	l = c.newLock(ctx, r, by, ans)
+	l = c.newLock(ctx, r, by, ans, time.Now())
 	l.ttl, l.reason = ttl, route.Reason
 	c.gw.locks.add(l)
 	if local {
@@ -43,7 +43,7 @@ func (c *Chain) standIn(ctx context.Context, r *request, route degrade.Route, by
 		c.unused(l)
 		return nil, err, false
 	}
-	if reason, moved := r.moved(route); moved {
+	if reason, moved := r.moved(route, time.Now()); moved {
 		c.unused(l)
 		return nil, r.because(reason, nil), true
 	}

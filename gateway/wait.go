@@ -7,12 +7,12 @@ import (
 	"github.com/tierlock/tierlock"
 )
 
-// Waiting without a store that wakes: 20 ms, doubled with every try and jittered. After
-// the fifth it stays, so that a long wait asks some three times a second. From the
-// requirements; fewer tries are steadier under contention.
+// Waiting without a store that wakes: 20 ms, doubled with every try up to 100 ms, and
+// jittered. That is five tries in the default wait of 300 ms. From the requirements; fewer
+// tries are steadier under contention.
 const (
 	firstPause = 20 * time.Millisecond
-	lastPause  = 320 * time.Millisecond
+	lastPause  = 100 * time.Millisecond
 )
 
 // acquireWithin is acquire inside one total wait: try, sleep until another try is worth
@@ -21,8 +21,9 @@ const (
 // that, whatever came later.
 func (c *Chain) acquireWithin(ctx context.Context, r *request) (*Lock, *tierlock.Error) {
 	var held *tierlock.Error
+	now := r.began
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
-		l, err := c.acquire(ctx, r)
+		l, err := c.acquire(ctx, r, now)
 		switch {
 		case err == nil:
 			return l, nil
@@ -40,7 +41,7 @@ func (c *Chain) acquireWithin(ctx context.Context, r *request) (*Lock, *tierlock
 			held.Err = cause
 			return nil, held
 		}
-		if !time.Now().Before(r.end) {
+		if now = time.Now(); !now.Before(r.end) {
 			return nil, held
 		}
 	}
