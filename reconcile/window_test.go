@@ -222,7 +222,7 @@ func TestLateEndWithdraws(t *testing.T) {
 	})
 }
 
-// A producer that was cut off for hours comes back with a backlog: one reread, and the
+// A producer that was cut off for an hour comes back with a backlog: one reread, and the
 // group gets its earlier member.
 func TestBacklogReopensWindows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -236,7 +236,7 @@ func TestBacklogReopensWindows(t *testing.T) {
 		}
 		time.Sleep(10 * time.Millisecond)
 		conflict(t, p, q)
-		pass(6*time.Hour, nil, p, q)
+		pass(time.Hour, nil, p, q)
 		old := l.store.standing(KindOverlap)
 		if len(old) != 1 || len(old[0].Members) != 2 {
 			t.Fatalf("findings %+v", old)
