@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -107,10 +108,7 @@ func TestErrorsTellOutcomesApart(t *testing.T) {
 	} {
 		err := fmt.Errorf("wrapped: %w", &tierlock.Error{Op: "acquire", Verdict: c.v})
 		for _, s := range all {
-			want := false
-			for _, w := range c.want {
-				want = want || w == s
-			}
+			want := slices.Contains(c.want, s)
 			if errors.Is(err, s) != want {
 				t.Errorf("%s: Is(%v) = %v", name, s, !want)
 			}

@@ -1,7 +1,7 @@
 package tierlock
 
 import (
-	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -18,7 +18,7 @@ func (w words) of(i int) string {
 
 func (w words) marshal(field string, i int) ([]byte, error) {
 	if i <= 0 || i >= len(w) {
-		return nil, Invalid(field, fmt.Sprint(i), "want one of "+strings.Join(w[1:], ", "))
+		return nil, Invalid(field, strconv.Itoa(i), "want one of "+strings.Join(w[1:], ", "))
 	}
 	return []byte(w[i]), nil
 }
