@@ -6,27 +6,38 @@ import (
 	"log/slog"
 	"sync/atomic"
 	"time"
+
+	"github.com/tierlock/tierlock/audit/spool"
 )
 
 // sayHello begins the epoch: hello, then what is known of the epoch before. An epoch that
 // its own process did not seal is sealed now, and is a gap after its last event: what
-// nobody had waited for may be lost, and nobody knows how much.
+// nobody had waited for may be lost, and nobody knows how much. All of it is durable
+// together, or else the next Open would take this epoch for the one to seal.
 func (l *Log) sayHello() error {
+	now := time.Now()
+	events := []Event{{Type: TypeHello, At: now}}
+	former := l.spool.Former()
+	crashed := former.Epoch != 0 && !cleanlySealed(former.Record)
+	if crashed {
+		events = append(events,
+			Event{Type: TypeSeal, At: now, Sealed: former.Epoch, First: former.First, Last: former.Last},
+			Event{Type: TypeGap, At: now, Cause: CauseCrash, From: former.Last + 1})
+	}
+	var records [][]byte
+	for i := range events {
+		records = append(records, events[i].appendBody(nil))
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), markerWait)
 	defer cancel()
-	if err := l.mark(ctx, &Event{Type: TypeHello}); err != nil {
+	if _, err := l.spool.AppendAll(ctx, records, spool.Closing); err != nil {
 		return err
 	}
-	former := l.spool.Former()
-	if former.Epoch == 0 || cleanlySealed(former.Record) {
-		return nil
+	if crashed {
+		l.log.Warn("the log was not closed last time", slog.Uint64("epoch", former.Epoch), slog.Uint64("last", former.Last), slog.Int64("torn_bytes", former.Torn))
+		l.wroteGap(events[2])
 	}
-	seal := Event{Type: TypeSeal, Sealed: former.Epoch, First: former.First, Last: former.Last}
-	if err := l.mark(ctx, &seal); err != nil {
-		return err
-	}
-	l.log.Warn("the log was not closed last time", slog.Uint64("epoch", former.Epoch), slog.Uint64("last", former.Last), slog.Int64("torn_bytes", former.Torn))
-	return l.gap(ctx, Event{Cause: CauseCrash, From: former.Last + 1})
+	return nil
 }
 
 func cleanlySealed(record []byte) bool {
@@ -61,12 +72,16 @@ func (l *Log) gap(ctx context.Context, ev Event) error {
 	if err := l.mark(ctx, &ev); err != nil {
 		return err
 	}
+	l.wroteGap(ev)
+	return nil
+}
+
+func (l *Log) wroteGap(ev Event) {
 	l.count.gaps.Add(1)
 	l.log.Error("events are missing", slog.String("cause", string(ev.Cause)), slog.Uint64("from", ev.From), slog.Uint64("to", ev.To), slog.Uint64("count", ev.Count))
 	if l.cfg.Hooks.Gap != nil {
 		l.cfg.Hooks.Gap(ev)
 	}
-	return nil
 }
 
 // gapRetry is how soon a gap event that could not be written is tried again.

@@ -19,12 +19,6 @@ type batch struct {
 	err     error
 }
 
-func (b *batch) add(rec []byte) int {
-	b.buf = appendFrame(b.buf, kindRecord, rec)
-	b.count++
-	return b.count - 1
-}
-
 // seal gives the records their seqs and ends the batch with its commit frame.
 func (b *batch) seal(first uint64) {
 	b.first = first
@@ -39,7 +33,13 @@ func (b *batch) seal(first uint64) {
 // ErrTooBig, or before ctx let it begin, rec was never written; with an error that
 // matches [ErrInDoubt] it may still become durable. rec is copied.
 func (s *Spool) Append(ctx context.Context, rec []byte, room Room) (uint64, error) {
-	b, i, err := s.put(ctx, rec, room, true)
+	one := [1][]byte{rec}
+	b, i, err := s.put(ctx, one[:], room, true)
+	return s.await(ctx, b, i, err)
+}
+
+// await waits for the batch in which put placed a record.
+func (s *Spool) await(ctx context.Context, b *batch, i int, err error) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
@@ -58,11 +58,19 @@ func (s *Spool) Append(ctx context.Context, rec []byte, room Room) (uint64, erro
 	return b.first + uint64(i), nil
 }
 
+// AppendAll is Append for records that are durable all together or not at all. It returns
+// the seq of the first; the others follow.
+func (s *Spool) AppendAll(ctx context.Context, recs [][]byte, room Room) (uint64, error) {
+	b, i, err := s.put(ctx, recs, room, true)
+	return s.await(ctx, b, i, err)
+}
+
 // Add hands rec over without waiting for the disk: it lands with the next batch, at the
 // latest after Config.Lazy. It waits only while a full batch waits for the disk. rec is
 // copied.
 func (s *Spool) Add(ctx context.Context, rec []byte, room Room) error {
-	_, _, err := s.put(ctx, rec, room, false)
+	one := [1][]byte{rec}
+	_, _, err := s.put(ctx, one[:], room, false)
 	return err
 }
 
@@ -98,15 +106,19 @@ func (s *Spool) Flush(ctx context.Context) error {
 	}
 }
 
-// put copies rec into the open batch and tells which one and where in it.
-func (s *Spool) put(ctx context.Context, rec []byte, room Room, wait bool) (*batch, int, error) {
-	if len(rec) > MaxRecord {
-		return nil, 0, fmt.Errorf("%w: %d of %d bytes", ErrTooBig, len(rec), MaxRecord)
+// put copies recs into the open batch, side by side, and tells which one it is and where
+// in it the first stands.
+func (s *Spool) put(ctx context.Context, recs [][]byte, room Room, wait bool) (*batch, int, error) {
+	size := 0
+	for _, rec := range recs {
+		if len(rec) > MaxRecord {
+			return nil, 0, fmt.Errorf("%w: %d of %d bytes", ErrTooBig, len(rec), MaxRecord)
+		}
+		size += frameHead + len(rec)
 	}
 	if ctx.Err() != nil {
 		return nil, 0, context.Cause(ctx)
 	}
-	size := frameHead + len(rec)
 	for {
 		s.mu.Lock()
 		if err := s.refusesLocked(size, room, time.Time{}); err != nil {
@@ -115,7 +127,7 @@ func (s *Spool) put(ctx context.Context, rec []byte, room Room, wait bool) (*bat
 		}
 		b, taken := s.open, s.taken
 		if b.count == 0 || len(b.buf)+size <= s.cfg.Batch {
-			i, poke := s.fillLocked(rec, wait)
+			i, poke := s.fillLocked(recs, wait)
 			s.mu.Unlock()
 			if poke {
 				s.poke()
@@ -132,18 +144,22 @@ func (s *Spool) put(ctx context.Context, rec []byte, room Room, wait bool) (*bat
 	}
 }
 
-// fillLocked tells, besides the place of rec, whether the flusher must hear of it: it
-// knows already of a batch that has records and of one that somebody waits for.
-func (s *Spool) fillLocked(rec []byte, wait bool) (i int, poke bool) {
+// fillLocked tells, besides the place of the first record, whether the flusher must hear
+// of it: it knows already of a batch that has records and of one that somebody waits for.
+func (s *Spool) fillLocked(recs [][]byte, wait bool) (i int, poke bool) {
 	b := s.open
-	i = b.add(rec)
+	i = b.count
+	for _, rec := range recs {
+		b.buf = appendFrame(b.buf, kindRecord, rec)
+		b.count++
+	}
 	poke = i == 0
 	if poke {
 		b.since = time.Now()
 	}
 	if wait {
-		b.waiting++
-		poke = poke || b.waiting == 1
+		poke = poke || b.waiting == 0
+		b.waiting += len(recs)
 	}
 	return i, poke || len(b.buf) >= s.cfg.Batch
 }

@@ -53,7 +53,7 @@ func TestSoakNothingAcknowledgedIsLostWhenTheProcessIsKilled(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	acked := map[uint64]string{}
-	for round := range rounds(6, 300) {
+	for round := range rounds(4, 300) {
 		killOnce(t, dir, acked, 5+rand.IntN(400))
 		s, err := spool.Open(spool.Config{Dir: dir})
 		if err != nil {

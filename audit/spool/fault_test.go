@@ -43,8 +43,9 @@ func TestOneFailedWriteOrSyncMovesTheBatchToANewFile(t *testing.T) {
 				if kind == "write" && s.Stats().Closed != 1 {
 					t.Errorf("%d files closed for good, want 1", s.Stats().Closed)
 				}
-				disk.Crash(0) // keeps nothing that was not synced
+				disk.CutAfter(0)
 				s.Close()
+				disk.Crash(0) // keeps nothing that was not synced
 				s = open(t, small(disk))
 				all := readAll(t, s, 1)
 				if len(all) != 20 {

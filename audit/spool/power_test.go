@@ -59,13 +59,14 @@ func powerRun(disk *powerfs.FS, fs spool.FS, seed uint64) error {
 				_ = s.Trim(trimmed) // the power may go meanwhile
 			}
 		}
+		disk.CutAfter(0)
+		if s != nil {
+			_ = s.Close() // its disk is gone
+		}
 		if rng.IntN(4) == 0 {
 			disk.Kill()
 		} else {
 			disk.Crash(rng.Uint64())
-		}
-		if s != nil {
-			_ = s.Close()
 		}
 	}
 	return checkAcked(fs, acked, trimmed, epoch)
@@ -146,7 +147,7 @@ func rounds(short, soak int) int {
 
 func TestSoakNothingAcknowledgedIsLostInAPowerLoss(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(rounds(500, 20000)) {
+	for seed := range uint64(rounds(250, 20000)) {
 		disk := powerfs.New()
 		if err := powerRun(disk, disk, seed); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
@@ -180,7 +181,7 @@ func TestPowerLossIsNoticedWithoutSync(t *testing.T) {
 func TestSoakNothingAcknowledgedIsLostWhenWritesAndSyncsFail(t *testing.T) {
 	t.Parallel()
 	boom := errors.New("EIO")
-	for seed := range uint64(rounds(300, 5000)) {
+	for seed := range uint64(rounds(150, 5000)) {
 		disk := powerfs.New()
 		rng := rand.New(rand.NewPCG(seed, 7))
 		chance := []int{3, 10, 40}[rng.IntN(3)]
@@ -200,8 +201,9 @@ func TestSoakNothingAcknowledgedIsLostWhenWritesAndSyncsFail(t *testing.T) {
 		}
 		writeUntilDark(s, seed, acked)
 		disk.Failing(nil)
-		disk.Crash(seed)
+		disk.CutAfter(0)
 		_ = s.Close()
+		disk.Crash(seed)
 		if err := checkAcked(disk, acked, 0, s.Epoch()); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}

@@ -1,6 +1,9 @@
 package spool
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // recover takes the folder, finds the last whole batch, cuts what is torn behind it and
 // begins the next epoch, all of it durable before it returns.
@@ -21,18 +24,21 @@ func (s *Spool) recover() (err error) {
 	if s.segments, err = listSegments(fs, dir); err != nil {
 		return err
 	}
-	for i, g := range s.segments {
-		if err := s.load(g, i == len(s.segments)-1); err != nil {
+	for _, g := range s.segments {
+		if err := s.load(g); err != nil {
 			return err
 		}
 		s.bytes += g.size
 		s.epoch = max(s.epoch, g.epoch)
 	}
+	if err := s.loadTail(); err != nil {
+		return err
+	}
 	return s.begin()
 }
 
-// load reads a segment's header and size; of the last one also its tail.
-func (s *Spool) load(g *segment, tail bool) error {
+// load reads a segment's size and header.
+func (s *Spool) load(g *segment) error {
 	f, err := s.cfg.FS.Open(g.path(s.cfg.Dir))
 	if err != nil {
 		return fmt.Errorf("open segment: %w", err)
@@ -41,43 +47,73 @@ func (s *Spool) load(g *segment, tail bool) error {
 	if g.size, err = f.Size(); err != nil {
 		return fmt.Errorf("size of segment: %w", err)
 	}
-	n := int64(headSize)
-	if tail {
-		n = max(g.size, headSize)
+	head := make([]byte, min(headSize, g.size))
+	if err := readFull(f, head, 0); err != nil {
+		return fmt.Errorf("read segment header: %w", err)
 	}
-	data := make([]byte, min(n, g.size))
-	if err := readFull(f, data, 0); err != nil {
-		return fmt.Errorf("read segment: %w", err)
-	}
-	g.readHeader(data)
-	if !tail {
-		return nil
-	}
-	return s.loadTail(g, f, data)
+	g.readHeader(head)
+	return nil
 }
 
-// loadTail finds what the former epoch left. What it accepts is synced once more: after a
-// kill it may stand in the page cache only, and from now on others rely on it.
-func (s *Spool) loadTail(g *segment, f File, data []byte) error {
-	frames := data[min(headSize, len(data)):]
-	last, end := lastCommit(frames)
-	if end == 0 {
-		last = g.first - 1
-	}
-	s.former = Former{Epoch: g.epoch, Label: g.label, First: g.epochFirst, Last: last, Record: lastRecord(frames[:end])}
-	good := int64(headSize + end)
-	if torn := g.size - good; torn > 0 {
-		if err := s.keepTorn(g, frames[end:]); err != nil {
+// loadTail finds the last record: in the last segment, or before it where an Open was
+// interrupted before its first record. Only the last segment can be torn.
+func (s *Spool) loadTail() error {
+	most := uint64(math.MaxUint64)
+	for i := len(s.segments) - 1; i >= 0; i-- {
+		g := s.segments[i]
+		found, err := s.scan(g, most, i == len(s.segments)-1)
+		if err != nil || found {
 			return err
 		}
-		if err := f.Truncate(good); err != nil {
-			return fmt.Errorf("cut torn tail: %w", err)
-		}
-		s.former.Torn = torn
+		most = g.first - 1
 	}
-	g.size = min(g.size, good)
-	if err := f.Sync(); err != nil {
-		return fmt.Errorf("sync last segment: %w", err)
+	return nil
+}
+
+// scan looks for the last whole batch in g. What is accepted of the folder's tail is
+// synced once more: after a kill it may stand in the page cache only, and from now on
+// others rely on it.
+func (s *Spool) scan(g *segment, most uint64, tail bool) (found bool, err error) {
+	f, err := s.cfg.FS.Open(g.path(s.cfg.Dir))
+	if err != nil {
+		return false, fmt.Errorf("open segment: %w", err)
+	}
+	defer f.Close()
+	frames := make([]byte, max(g.size-headSize, 0))
+	if err := readFull(f, frames, headSize); err != nil {
+		return false, fmt.Errorf("read segment: %w", err)
+	}
+	last, end := lastCommit(frames, most)
+	if tail {
+		if err := s.cutTorn(g, f, frames[end:]); err != nil {
+			return false, err
+		}
+		if err := f.Sync(); err != nil {
+			return false, fmt.Errorf("sync last segment: %w", err)
+		}
+	}
+	if end == 0 {
+		s.former.Last = max(s.former.Last, g.first-1) // used up, or at least promised
+		return false, nil
+	}
+	s.former.Epoch, s.former.Label, s.former.First, s.former.Last = g.epoch, g.label, g.epochFirst, max(s.former.Last, last)
+	s.former.Record = lastRecord(frames[:end])
+	return true, nil
+}
+
+// cutTorn cuts what lies behind the last whole batch of the last segment.
+func (s *Spool) cutTorn(g *segment, f File, torn []byte) error {
+	if len(torn) == 0 {
+		return nil
+	}
+	if err := s.keepTorn(g, torn); err != nil {
+		return err
+	}
+	g.size -= int64(len(torn))
+	s.bytes -= int64(len(torn))
+	s.former.Torn = int64(len(torn))
+	if err := f.Truncate(g.size); err != nil {
+		return fmt.Errorf("cut torn tail: %w", err)
 	}
 	return nil
 }

@@ -50,14 +50,14 @@ type Spool struct {
 	spare  []byte // of the batch before, to be filled again
 }
 
-// Former is what Open found of the epoch before.
+// Former is what Open found of the last epoch that has a record.
 type Former struct {
-	Epoch  uint64 // zero: the folder was fresh
+	Epoch  uint64 // zero: there is none
 	Label  string
 	First  uint64 // seq of its first record
-	Last   uint64 // seq of its last record; below First: it has none
-	Record []byte // its last record, when Last is not below First
-	Torn   int64  // bytes cut off its tail and kept beside the segment
+	Last   uint64 // seq of its last record
+	Record []byte // its last record
+	Torn   int64  // bytes cut off the folder's tail and kept beside the segment
 }
 
 // Stats is a moment of a spool. Counters start at Open.
@@ -98,7 +98,7 @@ func Open(cfg Config) (*Spool, error) {
 // Epoch is the number of this Open: higher than that of every Open before.
 func (s *Spool) Epoch() uint64 { return s.epoch }
 
-// Former is what Open found of the epoch before.
+// Former is what Open found of the last epoch that has a record.
 func (s *Spool) Former() Former { return s.former }
 
 // nominal is the size of the record that Stats.Full speaks of.
@@ -129,7 +129,7 @@ func (s *Spool) Finish(ctx context.Context, final func(last uint64) []byte) erro
 			s.mu.Unlock()
 			return ErrClosed
 		case s.open.count == 0 && s.pending == 0 && s.failed == nil:
-			s.fillLocked(final(s.durable), true)
+			s.fillLocked([][]byte{final(s.durable)}, true)
 			b := s.open
 			s.closeLocked()
 			s.mu.Unlock()
