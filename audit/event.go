@@ -167,9 +167,13 @@ func Optimistic(chain string, key tierlock.Key, id tierlock.RequestID, reason ti
 
 // EventID names the event on every copy: producer/epoch/seq.
 func (e *Event) EventID() string {
-	b := append(make([]byte, 0, len(e.Producer)+32), e.Producer...)
-	b = strconv.AppendUint(append(b, '/'), e.Epoch, 10)
-	return string(strconv.AppendUint(append(b, '/'), e.Seq, 10))
+	return string(appendID(make([]byte, 0, len(e.Producer)+32), e.Producer, e.Epoch, e.Seq))
+}
+
+func appendID(b []byte, producer string, epoch, seq uint64) []byte {
+	b = append(append(b, producer...), '/')
+	b = append(strconv.AppendUint(b, epoch, 10), '/')
+	return strconv.AppendUint(b, seq, 10)
 }
 
 // Time is when the event happened: of an end its end, of a marker its writing.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,7 +26,8 @@ type forwarder struct {
 	cur    cursor // what is safe
 	n      int    // partitions; zero: not known yet
 	saved  time.Time
-	unsafe bool // cur is ahead of the file
+	unsafe bool   // cur is ahead of the file
+	kept   []byte // the chunk's records: the reader's bytes are its own; no message points here
 
 	oldest atomic.Int64 // time of the first record under way, in microseconds; zero: none
 	count  struct{ delivered, errors, dead atomic.Uint64 }
@@ -117,9 +117,12 @@ func (f *forwarder) read(ctx context.Context) (chunk []spool.Record, err error) 
 		ctx, cancel = context.WithTimeout(ctx, saveEvery)
 		defer cancel()
 	}
+	f.kept = f.kept[:0]
 	rec, err := f.reader.Next(ctx)
 	for size := 0; err == nil; {
-		rec.Data = slices.Clone(rec.Data)
+		at := len(f.kept)
+		f.kept = append(f.kept, rec.Data...)
+		rec.Data = f.kept[at:len(f.kept):len(f.kept)]
 		chunk = append(chunk, rec)
 		size += len(rec.Data) + headerBytes
 		if len(chunk) == 1 {

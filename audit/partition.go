@@ -2,7 +2,9 @@ package audit
 
 // PartitionOf is where a key's events go among n partitions: murmur2 as the Java client
 // has it, so that every producer in every language agrees. It is 0 when n is not positive.
-func PartitionOf(key string, n int) int {
+func PartitionOf(key string, n int) int { return partitionOf(key, n) }
+
+func partitionOf[T string | []byte](key T, n int) int {
 	if n <= 0 {
 		return 0
 	}
@@ -10,7 +12,7 @@ func PartitionOf(key string, n int) int {
 }
 
 // murmur2 is the 32-bit hash of org.apache.kafka.common.utils.Utils.
-func murmur2(data string) uint32 {
+func murmur2[T string | []byte](data T) uint32 {
 	const (
 		seed = 0x9747b28c
 		m    = 0x5bd1e995

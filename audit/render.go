@@ -9,7 +9,12 @@ import (
 
 // render makes messages of a chunk and moves next over it.
 func (f *forwarder) render(ctx context.Context, chunk []spool.Record, next *cursor) ([]Message, error) {
-	msgs := make([]Message, 0, len(chunk))
+	msgs := make([]Message, 0, len(chunk)+2*f.n)
+	size := 0
+	for _, rec := range chunk {
+		size += len(rec.Data) + headerBytes
+	}
+	room := &arena{bytes: make([]byte, 0, size), headers: make([]Header, 0, headerCount*len(chunk))}
 	for _, rec := range chunk {
 		producer := rec.Label
 		if producer == "" { // the file's header is damaged
@@ -27,37 +32,54 @@ func (f *forwarder) render(ctx context.Context, chunk []spool.Record, next *curs
 			}
 			continue
 		}
-		msgs = f.place(msgs, &y, rec, next)
+		msgs = f.place(msgs, room, &y, rec, next)
 	}
 	return msgs, nil
 }
 
 // place appends the record's message, or one per partition for a marker.
-func (f *forwarder) place(msgs []Message, y *body, rec spool.Record, next *cursor) []Message {
+func (f *forwarder) place(msgs []Message, room *arena, y *body, rec spool.Record, next *cursor) []Message {
 	first, end, key := 0, f.n, []byte(next.Producer)
 	if !y.kind.Marker() {
-		first = PartitionOf(string(y.key), f.n)
-		end, key = first+1, y.key
+		first = partitionOf(y.key, f.n)
+		end, key = first+1, room.add(func(b []byte) []byte { return append(b, y.key...) })
 	}
-	headers := y.headers(next.Producer, rec.Epoch, rec.Seq)
+	headers := room.addHeaders(y, next.Producer, rec.Epoch, rec.Seq)
 	for p := first; p < end; p++ {
-		value := y.appendJSON(make([]byte, 0, len(rec.Data)+headerBytes), next.Producer, rec.Epoch, rec.Seq, next.Prev[p])
+		value := room.add(func(b []byte) []byte { return y.appendJSON(b, next.Producer, rec.Epoch, rec.Seq, next.Prev[p]) })
 		msgs = append(msgs, Message{Partition: p, Key: key, Value: value, Headers: headers})
 		next.Prev[p] = rec.Seq
 	}
 	return msgs
 }
 
-// headers are those of CloudEvents in binary mode.
-func (y *body) headers(producer string, epoch, seq uint64) []Header {
-	id := Event{Producer: producer, Epoch: epoch, Seq: seq}
-	return []Header{
-		{"ce_specversion", []byte("1.0")},
-		{"ce_id", []byte(id.EventID())},
-		{"ce_source", []byte(producer)},
-		{"ce_type", []byte("tierlock." + string(y.kind))},
-		{"ce_time", y.at.UTC().AppendFormat(nil, timeFormat)},
-	}
+// arena holds the bytes of a chunk's messages in a few large pieces. It is not used again
+// for the next chunk: a sink that gave up may still be reading.
+type arena struct {
+	bytes   []byte
+	headers []Header
+}
+
+// add returns what fill appends.
+func (a *arena) add(fill func([]byte) []byte) []byte {
+	at := len(a.bytes)
+	a.bytes = fill(a.bytes)
+	return a.bytes[at:len(a.bytes):len(a.bytes)]
+}
+
+// headerCount is how many headers an event has.
+const headerCount = 5
+
+// addHeaders returns those of CloudEvents in binary mode.
+func (a *arena) addHeaders(y *body, producer string, epoch, seq uint64) []Header {
+	at := len(a.headers)
+	a.headers = append(a.headers,
+		Header{"ce_specversion", a.add(func(b []byte) []byte { return append(b, "1.0"...) })},
+		Header{"ce_id", a.add(func(b []byte) []byte { return appendID(b, producer, epoch, seq) })},
+		Header{"ce_source", a.add(func(b []byte) []byte { return append(b, producer...) })},
+		Header{"ce_type", a.add(func(b []byte) []byte { return append(append(b, "tierlock."...), y.kind...) })},
+		Header{"ce_time", a.add(func(b []byte) []byte { return y.at.UTC().AppendFormat(b, timeFormat) })})
+	return a.headers[at:len(a.headers):len(a.headers)]
 }
 
 // reportDamage writes the gap event of a range, or of a record that is not understood.
