@@ -1,0 +1,205 @@
+package daemon
+
+import (
+	"errors"
+	"os"
+	"time"
+
+	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/degrade"
+	"github.com/tierlock/tierlock/gateway"
+	"github.com/tierlock/tierlock/reconcile"
+	"github.com/tierlock/tierlock/switchcfg"
+)
+
+// Config is the one configuration file, docs/config.md field by field. It is read
+// strictly: an unknown field is a fault. The zero value of a field is the default stated
+// beside it.
+type Config struct {
+	// Service names the program in events: their producer is <service>-<instance>.
+	// Default tierlock.
+	Service string `yaml:"service"`
+	// Instance tells two processes of one service apart. Default the host's name.
+	Instance string `yaml:"instance"`
+	// Prefix of every key; default biz.
+	Prefix string `yaml:"prefix"`
+	// Stores by name; a chain picks one with store. At least one.
+	Stores map[string]StoreConfig `yaml:"stores"`
+	// Switch is where operators' orders come from; none without it.
+	Switch SwitchConfig `yaml:"switch"`
+	// Audit is where holds are recorded.
+	Audit AuditConfig `yaml:"audit"`
+	// Listen is where the daemon answers.
+	Listen ListenConfig `yaml:"listen"`
+	// Reconcile is read by tierlock reconcile only.
+	Reconcile ReconcileConfig `yaml:"reconcile"`
+	// Log goes to standard error.
+	Log LogConfig `yaml:"log"`
+	// Chains are the business flows by name, each read over the defaults of its class, so
+	// that a missing field is the default and zero is zero. At least one.
+	Chains map[string]gateway.Policy `yaml:"chains"`
+}
+
+// StoreConfig is one shared store.
+type StoreConfig struct {
+	Kind     string        `yaml:"kind"`      // redis
+	Addrs    []string      `yaml:"addrs"`     // host:port
+	DB       int           `yaml:"db"`        // 0
+	Username string        `yaml:"username"`  // none
+	Password Secret        `yaml:",inline"`   // none
+	TLS      *TLSConfig    `yaml:"tls"`       // none: no TLS
+	PoolSize int           `yaml:"pool_size"` // 64: connections for acquires, and as many for the rest
+	Timeout  time.Duration `yaml:"timeout"`   // 200ms: one question
+}
+
+// SwitchConfig is the source of switch documents: Nacos or a file.
+type SwitchConfig struct {
+	Nacos    *NacosConfig  `yaml:"nacos"`
+	File     string        `yaml:"file"`
+	Poll     time.Duration `yaml:"poll"`      // 4s
+	LastGood string        `yaml:"last_good"` // none: after a restart the source must answer first
+}
+
+// NacosConfig is a Nacos server.
+type NacosConfig struct {
+	Addr      string     `yaml:"addr"`
+	Namespace string     `yaml:"namespace"` // public
+	Group     string     `yaml:"group"`     // TIERLOCK
+	DataID    string     `yaml:"data_id"`   // tierlock.switch
+	Username  string     `yaml:"username"`
+	Password  Secret     `yaml:",inline"`
+	TLS       *TLSConfig `yaml:"tls"`
+}
+
+// AuditConfig is the spool and where it is forwarded to.
+type AuditConfig struct {
+	Dir       string        `yaml:"dir"`         // of the spool; required unless every chain says audit: off
+	Kafka     *KafkaConfig  `yaml:"kafka"`       // none: events stay in dir
+	Quota     int64         `yaml:"quota_bytes"` // 2 GiB
+	Linger    time.Duration `yaml:"linger"`      // 0s
+	Heartbeat time.Duration `yaml:"heartbeat"`   // 5s
+}
+
+// KafkaConfig is a Kafka cluster and the topics.
+type KafkaConfig struct {
+	Brokers    []string   `yaml:"brokers"`
+	Topic      string     `yaml:"topic"`      // tierlock.events.v1
+	DLQ        string     `yaml:"dlq"`        // tierlock.events.v1.dlq
+	Partitions int        `yaml:"partitions"` // 12; only when the topic is created
+	Replicas   int        `yaml:"replicas"`   // the broker's default; only when the topic is created
+	TLS        *TLSConfig `yaml:"tls"`
+}
+
+// ListenConfig says where the daemon answers. Nobody is asked for a password, so it is
+// loopback unless remote is said.
+type ListenConfig struct {
+	Data   string        `yaml:"data"`   // 127.0.0.1:7070
+	Admin  string        `yaml:"admin"`  // 127.0.0.1:7071
+	Remote bool          `yaml:"remote"` // false: addresses that are not loopback are refused
+	Grace  time.Duration `yaml:"grace"`  // 10s: requests under way and the spool, each, at the end
+}
+
+// ReconcileConfig is the job of tierlock reconcile.
+type ReconcileConfig struct {
+	Listen   string                `yaml:"listen"`   // 127.0.0.1:7072: the job's own admin pages
+	Group    string                `yaml:"group"`    // tierlock-reconcile
+	Idle     time.Duration         `yaml:"idle"`     // 1h
+	Quiet    time.Duration         `yaml:"quiet"`    // 20s
+	Lateness time.Duration         `yaml:"lateness"` // 1s
+	Rule     reconcile.Rule        `yaml:"rule"`
+	Findings string                `yaml:"findings_topic"` // tierlock.findings.v1
+	Database *DatabaseConfig       `yaml:"database"`       // none: findings go to the topic alone
+	Hooks    map[string]HookConfig `yaml:"hooks"`          // by business type; need database
+	Caps     CapsConfig            `yaml:"caps"`
+}
+
+// DatabaseConfig is the business database: findings, repairs and what hooks look at.
+type DatabaseConfig struct {
+	Driver  string `yaml:"driver"`   // postgres
+	DSNEnv  string `yaml:"dsn_env"`  // name of the variable that holds the DSN
+	DSNFile string `yaml:"dsn_file"` // or the file
+}
+
+// HookConfig checks and repairs one business type in SQL; see reconcile.SQLHookConfig for
+// the words in braces.
+type HookConfig struct {
+	Action string   `yaml:"action"` // repair
+	Check  string   `yaml:"check"`  // a query with one integer: how much is wrong now
+	Repair []string `yaml:"repair"` // statements; none: only checked
+}
+
+// CapsConfig bounds repairs.
+type CapsConfig struct {
+	PerMinute    int     `yaml:"per_minute"`    // 60
+	Total        int     `yaml:"total"`         // unlimited
+	Tries        int     `yaml:"tries"`         // 5
+	FailureRatio float64 `yaml:"failure_ratio"` // 0.05
+}
+
+// LogConfig is the log on standard error.
+type LogConfig struct {
+	Level  string `yaml:"level"`  // debug, info, warn or error; info
+	Format string `yaml:"format"` // text or json; json
+}
+
+// Load reads and checks the file at path. Every fault is reported at once, each a
+// [*tierlock.InvalidError]; nothing is opened or dialled.
+func Load(path string) (Config, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return Config{}, tierlock.Invalid("-c", path, "cannot be read: "+err.Error())
+	}
+	return Parse(text)
+}
+
+// Parse is Load on the text of a file.
+func Parse(text []byte) (Config, error) {
+	c := Config{Chains: classDefaults(text)}
+	unreadable := switchcfg.Decode(text, &c)
+	if unreadable != nil && len(c.Stores)+len(c.Chains) == 0 {
+		return Config{}, unreadable // as a whole: what Validate would miss is not missing
+	}
+	if err := errors.Join(unreadable, without(c.Validate(), unreadable)); err != nil {
+		return Config{}, err
+	}
+	return c, nil
+}
+
+// without leaves out of err the fields that told already has: what could not be read is
+// not wrong a second time for being empty.
+func without(err, told error) error {
+	known := map[string]bool{}
+	for _, f := range inputFaults(told) {
+		known[f.Field] = true
+	}
+	var rest []error
+	for _, f := range inputFaults(err) {
+		if !known[f.Field] {
+			rest = append(rest, f)
+		}
+	}
+	return errors.Join(rest...)
+}
+
+// classDefaults returns the defaults of each chain in text, by its class. What else stands
+// in the text is read, and judged, by the second reading. A chain without a class has
+// those of a weak one, and the missing class is its fault.
+func classDefaults(text []byte) map[string]gateway.Policy {
+	var classes struct {
+		Chains map[string]struct {
+			Class string `yaml:"class"`
+		} `yaml:"chains"`
+	}
+	_ = switchcfg.Decode(text, &classes) // every other field is unknown to it
+	defaults := make(map[string]gateway.Policy, len(classes.Chains))
+	for name, c := range classes.Chains {
+		p := gateway.Weak("", 0)
+		p.Ladder.Class = 0
+		if c.Class == degrade.ClassStrong.String() {
+			p = gateway.Strong("", 0)
+			p.Ladder.Class = 0
+		}
+		defaults[name] = p
+	}
+	return defaults
+}

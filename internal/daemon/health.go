@@ -1,0 +1,93 @@
+package daemon
+
+import (
+	"time"
+
+	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/audit"
+	"github.com/tierlock/tierlock/degrade"
+	"github.com/tierlock/tierlock/gateway"
+	"github.com/tierlock/tierlock/internal/api"
+)
+
+// The statuses of /healthz.
+const (
+	statusOK       = "ok"
+	statusDegraded = "degraded"
+)
+
+// health is the body of /healthz: where every chain stands and why.
+type health struct {
+	Switch     uint64        `json:"switch_version"`
+	PolicyHash string        `json:"policy_hash"`
+	InDoubt    int           `json:"in_doubt"`
+	Chains     []chainHealth `json:"chains"`
+	Spool      *spoolHealth  `json:"spool,omitempty"`
+}
+
+type chainHealth struct {
+	Chain string       `json:"chain"`
+	Class string       `json:"class"`
+	Tier  string       `json:"tier"` // refused: new requests get none
+	State string       `json:"state"`
+	Why   string       `json:"reason,omitempty"`
+	Since time.Time    `json:"since,omitzero"`
+	Held  int64        `json:"held"`
+	Order *orderHealth `json:"order,omitempty"`
+}
+
+type orderHealth struct {
+	Mode   string    `json:"mode"`
+	Until  time.Time `json:"until"`
+	Reason string    `json:"reason"`
+	By     string    `json:"by"`
+}
+
+type spoolHealth struct {
+	Unsent   uint64    `json:"unsent"`
+	Oldest   time.Time `json:"oldest,omitzero"`
+	Bytes    int64     `json:"bytes"`
+	Quota    int64     `json:"quota_bytes"`
+	Writable bool      `json:"writable"`
+}
+
+// healthOf puts together what /healthz shows. log may be nil.
+func healthOf(version string, s gateway.Status, log *audit.Log) api.Health {
+	h := health{Switch: s.Applied, PolicyHash: s.PolicyHash, InDoubt: s.InDoubt}
+	status := statusOK
+	for i := range s.Chains {
+		c := healthOfChain(&s.Chains[i])
+		if c.Tier != tierlock.Shared.String() || c.State != degrade.Normal.String() {
+			status = statusDegraded
+		}
+		h.Chains = append(h.Chains, c)
+	}
+	if log != nil {
+		st := log.Stats()
+		h.Spool = &spoolHealth{Unsent: st.Backlog(), Oldest: st.Oldest, Bytes: st.Bytes, Quota: st.Quota, Writable: !st.Full && !st.Failed}
+		if !h.Spool.Writable {
+			status = statusDegraded
+		}
+	}
+	return api.Health{Status: status, Version: version, Details: h}
+}
+
+// healthOfChain tells of the chain's worst target.
+func healthOfChain(c *gateway.ChainStatus) chainHealth {
+	h := chainHealth{Chain: c.Chain, Class: c.Class.String(), Tier: "refused", State: degrade.Normal.String(), Held: c.Live}
+	if t := c.Tier(); t != 0 {
+		h.Tier = t.String()
+	}
+	for _, t := range c.Targets {
+		if t.State != degrade.Normal || t.Tier == 0 || t.Tier == c.Tier() {
+			h.State, h.Why, h.Since = t.State.String(), string(t.Reason), t.Since
+		}
+		if t.Tier == 0 {
+			break
+		}
+	}
+	if o := c.Order; o.Mode != 0 {
+		h.Order = &orderHealth{Mode: o.Mode.String(), Until: o.Until.Round(0), Reason: o.Reason, By: o.By}
+	}
+	return h
+}

@@ -1,0 +1,85 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/api"
+)
+
+// healthTimeout bounds the question; it is asked by container platforms every few seconds.
+const healthTimeout = 2 * time.Second
+
+// Health asks a running daemon how it is. A degraded daemon is healthy: exit code 0.
+func (p Process) Health(ctx context.Context, args []string) int {
+	fs := p.flags("health", "health [--output json] [URL]  (default http://"+defaultAdmin+"/healthz)")
+	format := output(fs)
+	if code, ok := p.parse(fs, args, 1); !ok {
+		return code
+	}
+	url := "http://" + defaultAdmin + "/healthz"
+	if fs.NArg() == 1 {
+		url = fs.Arg(0)
+	}
+	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
+	defer cancel()
+	text, err := get(ctx, url)
+	if err != nil {
+		return p.fail(*format, err)
+	}
+	if *format == "json" {
+		_, _ = p.Stdout.Write(text)
+		return ExitOK
+	}
+	var h struct {
+		api.Health
+		Details health `json:"details"`
+	}
+	if err := json.Unmarshal(text, &h); err != nil {
+		return p.fail(*format, fmt.Errorf("%s answers with something else: %w", url, err))
+	}
+	fmt.Fprintf(p.Stdout, "%s (tierlock %s, switch version %d)\n", h.Status, h.Version, h.Details.Switch)
+	for _, c := range h.Details.Chains {
+		fmt.Fprintln(p.Stdout, "  "+c.line())
+	}
+	return ExitOK
+}
+
+// line tells where the chain stands and why.
+func (c *chainHealth) line() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%-16s %-10s store %s", c.Chain, c.Tier, c.State)
+	if c.Why != "" {
+		fmt.Fprintf(&b, ": %s", c.Why)
+	}
+	if !c.Since.IsZero() {
+		fmt.Fprintf(&b, " since %s", c.Since.Format(time.TimeOnly))
+	}
+	if o := c.Order; o != nil {
+		fmt.Fprintf(&b, ", ordered %s until %s by %s: %s", o.Mode, o.Until.Format(time.TimeOnly), o.By, o.Reason)
+	}
+	return b.String()
+}
+
+func get(ctx context.Context, url string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	transport := &http.Transport{DisableKeepAlives: true}
+	resp, err := (&http.Client{Transport: transport}).Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s answers %s", url, resp.Status)
+	}
+	return text, err
+}

@@ -1,0 +1,130 @@
+package daemon
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"runtime"
+	"runtime/debug"
+	"strings"
+)
+
+// The exit codes of every command.
+const (
+	ExitOK    = 0
+	ExitError = 1
+	ExitUsage = 2 // the command line or the configuration is wrong; nothing was started
+)
+
+// Usage is what a newcomer sees.
+const Usage = `Tierlock keeps business locks working when the store behind them does not.
+
+  tierlock demo               watch a store slow down, fill up, die and come back
+                              (45 seconds, nothing else to install)
+  tierlock serve -c FILE      the lock daemon: five methods over HTTP on 127.0.0.1:7070,
+                              /healthz and /metrics on 127.0.0.1:7071
+  tierlock reconcile -c FILE  find holds that overlapped and repair what went wrong
+                              (a dry run until you say --apply)
+  tierlock health [URL]       ask a running daemon where its chains stand
+  tierlock version
+  tierlock help COMMAND       the flags of one command
+
+Exit codes: 0 ok, 1 error, 2 usage or configuration.
+`
+
+// Process is what a command needs of the process it runs in.
+type Process struct {
+	Version string // "": the go command's own stamp
+	Stdout  io.Writer
+	Stderr  io.Writer
+}
+
+// flags returns a flag set that prints usage and its flags to Stderr.
+func (p Process) flags(name, usage string) *flag.FlagSet {
+	fs := flag.NewFlagSet(name, flag.ContinueOnError)
+	fs.SetOutput(p.Stderr)
+	fs.Usage = func() {
+		fmt.Fprintf(p.Stderr, "usage: tierlock %s\n", usage)
+		fs.PrintDefaults()
+	}
+	return fs
+}
+
+// parse reads args, which may carry at most words words behind the flags. ok is false
+// when the command is over, with that exit code.
+func (p Process) parse(fs *flag.FlagSet, args []string, words int) (code int, ok bool) {
+	switch err := fs.Parse(args); {
+	case err == flag.ErrHelp:
+		return ExitOK, false
+	case err != nil:
+		return ExitUsage, false
+	case fs.NArg() > words:
+		fmt.Fprintf(p.Stderr, "tierlock %s: unexpected %q\n", fs.Name(), fs.Arg(words))
+		fs.Usage()
+		return ExitUsage, false
+	}
+	return ExitOK, true
+}
+
+// output adds --output, text or json.
+func output(fs *flag.FlagSet) *string {
+	format := "text"
+	fs.Func("output", "`text` or json (default text)", func(s string) error {
+		if s != "text" && s != "json" {
+			return fmt.Errorf("want text or json")
+		}
+		format = s
+		return nil
+	})
+	return &format
+}
+
+// Help prints the flags of one command, or the usage.
+func (p Process) Help(args []string) int {
+	q := p
+	q.Stderr = p.Stdout
+	if len(args) == 1 {
+		switch args[0] {
+		case "serve":
+			q.serveFlags().fs.Usage()
+			return ExitOK
+		case "reconcile":
+			q.reconcileFlags().fs.Usage()
+			return ExitOK
+		}
+	}
+	fmt.Fprint(p.Stdout, Usage)
+	return ExitOK
+}
+
+// ShowVersion prints the version, and what it was built with.
+func (p Process) ShowVersion(args []string) int {
+	fs := p.flags("version", "version [--output json]")
+	format := output(fs)
+	if code, ok := p.parse(fs, args, 0); !ok {
+		return code
+	}
+	v := struct {
+		Version string `json:"version"`
+		Go      string `json:"go"`
+		System  string `json:"system"`
+	}{p.version(), strings.TrimPrefix(runtime.Version(), "go"), runtime.GOOS + "/" + runtime.GOARCH}
+	if *format == "json" {
+		_ = json.NewEncoder(p.Stdout).Encode(v)
+	} else {
+		fmt.Fprintf(p.Stdout, "tierlock %s (go %s, %s)\n", v.Version, v.Go, v.System)
+	}
+	return ExitOK
+}
+
+// version is the stamp of the build, else of the go command.
+func (p Process) version() string {
+	if p.Version != "" {
+		return p.Version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "unknown"
+}

@@ -1,0 +1,175 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/reconcile"
+)
+
+// listTimeout bounds reading the stored findings.
+const listTimeout = 30 * time.Second
+
+// reconcileFlags are those of tierlock reconcile.
+type reconcileFlags struct {
+	fs     *flag.FlagSet
+	path   string
+	apply  bool
+	once   bool
+	report bool
+	format *string
+}
+
+func (p Process) reconcileFlags() *reconcileFlags {
+	f := &reconcileFlags{fs: p.flags("reconcile", "reconcile -c FILE [--apply] [--once | --report] [--output json]")}
+	f.fs.StringVar(&f.path, "c", "", "the configuration `file`, see docs/config.md")
+	f.fs.BoolVar(&f.apply, "apply", false, "repair; without it the hooks only check (a dry run)")
+	f.fs.BoolVar(&f.once, "once", false, "read what is in Kafka now, print the report and exit")
+	f.fs.BoolVar(&f.report, "report", false, "list the findings stored in the database and exit")
+	f.format = output(f.fs)
+	return f
+}
+
+// Reconcile runs the job until ctx ends, or as its flags say. Its log goes to Stderr, the
+// report to Stdout.
+func (p Process) Reconcile(ctx context.Context, args []string) int {
+	f := p.reconcileFlags()
+	if code, ok := p.parse(f.fs, args, 0); !ok {
+		return code
+	}
+	cfg, code, ok := p.load(f.fs, f.path, *f.format)
+	if !ok {
+		return code
+	}
+	if f.report {
+		return p.listFindings(ctx, cfg, *f.format)
+	}
+	r, err := OpenReconciler(cfg, p.version(), cfg.Log.logger(p.Stderr), f.apply, f.once)
+	if err != nil {
+		return p.fail(*f.format, err)
+	}
+	err = r.Run(ctx)
+	report := r.job.Report()
+	if *f.format == "json" {
+		_ = json.NewEncoder(p.Stdout).Encode(report)
+	} else {
+		printReport(p.Stdout, &report)
+	}
+	if err != nil {
+		return p.fail("text", err)
+	}
+	return ExitOK
+}
+
+// listFindings prints what the job has stored so far.
+func (p Process) listFindings(ctx context.Context, cfg Config, format string) int {
+	d := cfg.Reconcile.Database
+	if d == nil {
+		return p.fail(format, tierlock.Invalid("reconcile.database", "", "is required for --report: findings are listed from there"))
+	}
+	db, err := d.open()
+	if err != nil {
+		return p.fail(format, prefixed("reconcile.database.", err))
+	}
+	defer db.Close()
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	table, err := reconcile.SQLFindings(db, dialect)
+	if err != nil {
+		return p.fail(format, err)
+	}
+	findings, err := table.List(ctx)
+	if err != nil {
+		return p.fail(format, err)
+	}
+	if format == "json" {
+		_ = json.NewEncoder(p.Stdout).Encode(slices.Concat([]reconcile.Finding{}, findings)) // [] and not null
+		return ExitOK
+	}
+	for i := range findings {
+		printFinding(p.Stdout, &findings[i])
+	}
+	fmt.Fprintf(p.Stdout, "%d %s\n", len(findings), plural(len(findings), "finding"))
+	return ExitOK
+}
+
+// printFinding writes one finding, and its holds below it.
+func printFinding(w io.Writer, f *reconcile.Finding) {
+	certainty := "possible"
+	if f.Certain {
+		certainty = "certain"
+	}
+	if f.Kind != reconcile.KindOverlap {
+		certainty = string(f.Kind)
+	}
+	fmt.Fprintf(w, "%s  %-8s %-10s %s", stamp(f.From), certainty, f.State, f.Key)
+	if len(f.Causes) > 0 {
+		fmt.Fprintf(w, "  cause %s", joined(f.Causes))
+	}
+	if g := f.Gap; g != nil {
+		fmt.Fprintf(w, "  %s of %s: %d to %d", g.Cause, g.Producer, g.From, g.To)
+	}
+	fmt.Fprintln(w)
+	for i := range f.Members {
+		m := &f.Members[i]
+		fmt.Fprintf(w, "    %s to %s  %-8s %s at %s\n", stamp(m.GrantedAt), stamp(m.EndedAt), m.Tier, m.Holder, m.Producer)
+	}
+}
+
+// printReport writes the report of one run for a person.
+func printReport(w io.Writer, r *reconcile.Report) {
+	complete := "yes"
+	if !r.Complete {
+		complete = fmt.Sprintf("no, %d %s", len(r.Missing), plural(len(r.Missing), "gap"))
+	}
+	fmt.Fprintf(w, "records   %d read, %d holds judged, up to %s\n", r.Records, r.Holds, stamp(r.To))
+	fmt.Fprintf(w, "complete  %s\n", complete)
+	fmt.Fprintf(w, "findings  %d: %d certain, %d possible\n", r.Findings, r.Certain, r.Possible)
+	if len(r.Causes) > 0 {
+		fmt.Fprintf(w, "causes    %s\n", counted(r.Causes))
+	}
+	if len(r.States) > 0 {
+		fmt.Fprintf(w, "states    %s\n", counted(r.States))
+	}
+	if len(r.Repairs) > 0 {
+		fmt.Fprintf(w, "repairs   %s\n", counted(r.Repairs))
+	}
+	if r.DryRun {
+		fmt.Fprintln(w, "dry run   nothing was repaired; --apply repairs")
+	}
+	for _, s := range r.Switches {
+		fmt.Fprintf(w, "switch    version %d on %s, %s to %s: %d grants, %d bypassed (%s)\n", s.Version, s.Chain, stamp(s.From), stamp(s.To), s.Grants, s.Bypass, s.Reason)
+	}
+}
+
+// counted writes a map of counts, by name.
+func counted[K ~string](m map[K]int) string {
+	var all []string
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		all = append(all, fmt.Sprintf("%s %d", k, m[k]))
+	}
+	return strings.Join(all, ", ")
+}
+
+func joined[T ~string](words []T) string {
+	var all []string
+	for _, w := range words {
+		all = append(all, string(w))
+	}
+	return strings.Join(all, ", ")
+}
+
+func stamp(t time.Time) string {
+	if t.IsZero() {
+		return "?"
+	}
+	return t.UTC().Format("2006-01-02T15:04:05.000Z")
+}

@@ -1,0 +1,246 @@
+package daemon
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"sync"
+
+	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/audit"
+	"github.com/tierlock/tierlock/audit/kafkasink"
+	"github.com/tierlock/tierlock/gateway"
+	"github.com/tierlock/tierlock/internal/api"
+	_ "github.com/tierlock/tierlock/internal/demo/postgres" // registers the SQL driver
+	"github.com/tierlock/tierlock/reconcile"
+	"github.com/tierlock/tierlock/reconcile/kafkasource"
+)
+
+// dialect and sqlDriver are the one database there is now.
+const (
+	dialect   = reconcile.Postgres
+	sqlDriver = "pgx"
+)
+
+// Reconciler is the job of tierlock reconcile with all it needs.
+type Reconciler struct {
+	base
+	kafka  kafkasource.Config
+	source *kafkasource.Source
+	topic  *kafkasource.Findings
+	dead   *kafkasource.DeadLetters
+	db     *sql.DB                  // nil: none
+	table  *reconcile.FindingsTable // nil: none
+	gw     *gateway.Gateway
+	job    *reconcile.Job
+}
+
+// OpenReconciler puts the job together. apply leaves the dry run; once ends it when all
+// that is in Kafka has been read. Nothing remote needs to be there.
+func OpenReconciler(cfg Config, version string, log *slog.Logger, apply, once bool) (*Reconciler, error) {
+	r := &Reconciler{base: base{cfg: cfg, log: log, version: version}}
+	for _, step := range []func() error{
+		r.openMetrics, r.openDatabase, r.openKafka, r.openGateway,
+		func() error { return r.openJob(apply, once) },
+		r.listen,
+	} {
+		if err := step(); err != nil {
+			return nil, errors.Join(err, r.release())
+		}
+	}
+	return r, nil
+}
+
+// openDatabase makes the pool; the first question connects.
+func (r *Reconciler) openDatabase() (err error) {
+	if r.cfg.Reconcile.Database == nil {
+		return nil
+	}
+	if r.db, err = r.cfg.Reconcile.Database.open(); err != nil {
+		return prefixed("reconcile.database.", err)
+	}
+	r.opened("database", func(context.Context) error { return r.db.Close() })
+	r.table, err = reconcile.SQLFindings(r.db, dialect)
+	return err
+}
+
+// open makes a pool for the DSN, which is never shown.
+func (d *DatabaseConfig) open() (*sql.DB, error) {
+	dsn, err := readSecret("dsn", d.DSNEnv, d.DSNFile)
+	if err != nil {
+		return nil, err
+	}
+	return sql.Open(sqlDriver, dsn)
+}
+
+func (r *Reconciler) openKafka() (err error) {
+	k, c := r.cfg.Audit.Kafka, r.cfg.Reconcile
+	if k == nil {
+		return tierlock.Invalid("audit.kafka", "", "is required: the events are read from there")
+	}
+	tls, err := k.TLS.load()
+	if err != nil {
+		return prefixed("audit.kafka.", err)
+	}
+	r.kafka = kafkasource.Config{
+		Brokers: k.Brokers, Topic: k.Topic, Group: c.Group, Findings: c.topic(), Dead: or(k.DLQ, or(k.Topic, kafkasink.EventsTopic)+".dlq"),
+		TLS: tls, Logger: r.log,
+	}
+	if r.source, err = kafkasource.New(r.kafka); err != nil {
+		return err
+	}
+	r.opened("kafka source", r.source.Close)
+	if r.topic, err = kafkasource.NewFindings(r.kafka); err != nil {
+		return err
+	}
+	r.opened("findings topic", func(context.Context) error { return r.topic.Close() })
+	if r.dead, err = kafkasource.NewDeadLetters(r.kafka); err != nil {
+		return err
+	}
+	r.opened("dead letters", func(context.Context) error { return r.dead.Close() })
+	return nil
+}
+
+// openGateway opens the locks that repairs run under. They are shared or refused, so they
+// need no events of their own, and the daemon's spool belongs to the daemon.
+func (r *Reconciler) openGateway() error {
+	stores, err := r.openStores()
+	if err != nil {
+		return err
+	}
+	chains := make(map[string]gateway.Policy, len(r.cfg.Chains))
+	for name, p := range r.cfg.Chains {
+		p.Audit = audit.Policy{Record: audit.RecordOff, OnFull: audit.Reject, Wait: audit.WaitBypass}
+		chains[name] = p
+	}
+	conf := gateway.Config{Chains: chains, Stores: stores, Poll: r.cfg.Switch.Poll, Prefix: r.cfg.Prefix, Hooks: r.metrics.Hooks(), Logger: r.log}
+	if conf.Switch, err = r.openSwitch(); err != nil {
+		return err
+	}
+	if r.gw, err = gateway.New(conf); err != nil {
+		return err
+	}
+	r.opened("gateway", r.gw.Close)
+	return nil
+}
+
+func (r *Reconciler) openJob(apply, once bool) (err error) {
+	c := r.cfg.Reconcile
+	conf := reconcile.Config{
+		Source: r.source, Findings: []reconcile.Findings{r.topic}, Rule: c.Rule, Locker: r.gw, Apply: apply,
+		Idle: c.Idle, Quiet: c.Quiet, Lateness: c.Lateness, Caps: reconcile.Caps(c.Caps),
+		Hooks: map[string]reconcile.Hook{}, SwitchOn: r.switchOn, DeadLetter: r.dead.Write, Logger: r.log,
+	}
+	if once {
+		conf.Source = &readOnce{Source: r.source, behind: map[int]bool{}}
+	}
+	if r.table != nil {
+		conf.Findings = append(conf.Findings, r.table)
+	}
+	for kind, h := range c.Hooks {
+		hook, err := reconcile.NewSQLHook(reconcile.SQLHookConfig{DB: r.db, Dialect: dialect, Action: h.Action, Check: h.Check, Repair: h.Repair})
+		if err != nil {
+			return prefixed("reconcile.hooks."+kind+".", err)
+		}
+		conf.Hooks[kind] = hook
+	}
+	if r.job, err = reconcile.New(conf); err != nil {
+		return prefixed("reconcile.", err)
+	}
+	return r.metrics.Observe(r.gw, nil, r.job)
+}
+
+// switchOn tells whether an operator's order lies over chain.
+func (r *Reconciler) switchOn(chain string) bool {
+	for _, c := range r.gw.Status().Chains {
+		if c.Chain == chain {
+			return c.Order.Mode != 0
+		}
+	}
+	return false
+}
+
+func (r *Reconciler) listen() (err error) {
+	r.admin, err = net.Listen("tcp", or(r.cfg.Reconcile.Listen, defaultReport))
+	return err
+}
+
+// Run works until ctx ends, or with once until everything has been read. Servers that
+// are away at the start are waited for; nothing is committed before it is stored.
+func (r *Reconciler) Run(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	context.AfterFunc(ctx, func() { r.stopping.Store(true) })
+	lasting := context.WithoutCancel(ctx)
+	loops, endLoops := start(lasting, r.loops...)
+	defer endLoops()
+	var adminErr error
+	admin, endAdmin := start(lasting, func(ctx context.Context) {
+		adminErr = r.serveAdmin(ctx, func() api.Health { return healthOf(r.version, r.gw.Status(), nil) })
+		stop()
+	})
+	defer endAdmin()
+	r.log.InfoContext(ctx, "reconciling", slog.String("version", r.version), slog.String("admin", r.AdminAddr()))
+
+	var err error
+	if r.prepare(ctx) {
+		err = r.job.Run(ctx)
+	}
+	r.stopping.Store(true)
+	endLoops()
+	loops.Wait()
+	err = errors.Join(err, r.release())
+	endAdmin()
+	admin.Wait()
+	return errors.Join(err, adminErr)
+}
+
+// prepare makes the topic and tables that findings go to, each as soon as its server is
+// there. ok is false when ctx ended first.
+func (r *Reconciler) prepare(ctx context.Context) (ok bool) {
+	k := r.cfg.Audit.Kafka
+	var topic, tables bool
+	var both sync.WaitGroup
+	both.Go(func() {
+		topic = retry(ctx, r.log, "kafka", func(ctx context.Context) error {
+			return r.topic.Create(ctx, or(k.Partitions, findingsPartitions), or(k.Replicas, -1))
+		})
+	})
+	both.Go(func() { tables = r.table == nil || retry(ctx, r.log, "database", r.table.Create) })
+	both.Wait()
+	return topic && tables
+}
+
+// findingsPartitions is the number that every topic of Tierlock is created with.
+const findingsPartitions = 12
+
+// topic is the name of the findings' topic.
+func (r *ReconcileConfig) topic() string { return or(r.Findings, kafkasource.FindingsTopic) }
+
+// readOnce is a source that ends when everything that is in it has been read.
+type readOnce struct {
+	reconcile.Source
+	joined bool
+	behind map[int]bool // assigned, and not caught up yet
+}
+
+// Next implements reconcile.Source.
+func (o *readOnce) Next(ctx context.Context) (reconcile.Batch, error) {
+	if o.joined && len(o.behind) == 0 {
+		return reconcile.Batch{}, io.EOF
+	}
+	b, err := o.Source.Next(ctx)
+	for _, p := range b.Revoked {
+		delete(o.behind, p)
+	}
+	for _, m := range b.Assigned {
+		o.joined, o.behind[m.Partition] = true, true
+	}
+	for _, p := range b.CaughtUp {
+		delete(o.behind, p)
+	}
+	return b, err
+}

@@ -1,0 +1,51 @@
+package daemon
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+
+	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/backend/redisstore"
+)
+
+// store is what every kind opens as.
+type store interface {
+	tierlock.Backend
+	io.Closer
+}
+
+// open makes a store of its kind; it does no I/O. A new kind is one case here.
+func (c StoreConfig) open(log *slog.Logger) (store, error) {
+	switch c.Kind {
+	case "redis":
+		conf, err := c.redis(log)
+		if err != nil {
+			return nil, err
+		}
+		return redisstore.New(conf)
+	}
+	return nil, tierlock.Invalid("kind", c.Kind, "want redis")
+}
+
+// check reports what open would, without opening.
+func (c StoreConfig) check() error {
+	switch c.Kind {
+	case "redis":
+		conf, err := c.redis(nil)
+		return errors.Join(err, conf.Validate())
+	}
+	return tierlock.Invalid("kind", c.Kind, "want redis")
+}
+
+func (c StoreConfig) redis(log *slog.Logger) (redisstore.Config, error) {
+	password, err := c.Password.value()
+	conf, tlsErr := c.TLS.load()
+	if err != nil {
+		password = "unreadable" // one fault is enough: not "is missing" on top
+	}
+	return redisstore.Config{
+		Addrs: c.Addrs, DB: c.DB, Username: c.Username, Password: password, TLS: conf,
+		PoolSize: c.PoolSize, Timeout: c.Timeout, Logger: log,
+	}, errors.Join(err, tlsErr)
+}

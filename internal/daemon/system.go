@@ -1,0 +1,141 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+
+	"github.com/tierlock/tierlock/audit"
+	"github.com/tierlock/tierlock/audit/kafkasink"
+	"github.com/tierlock/tierlock/gateway"
+	"github.com/tierlock/tierlock/internal/api"
+)
+
+// System is a whole daemon.
+type System struct {
+	base
+	audit *audit.Log // nil: nothing is recorded
+	gw    *gateway.Gateway
+	data  net.Listener
+}
+
+// Open puts a daemon together. Nothing that is remote needs to be there: it is tried again
+// until it is. What is local must: a spool that another process has, a port that is
+// taken and a configuration that is wrong are errors. Run it, or Close it.
+func Open(cfg Config, version string, log *slog.Logger) (*System, error) {
+	s := &System{base: base{cfg: cfg, log: log, version: version}}
+	for _, step := range []func() error{s.openMetrics, s.openAudit, s.openGateway, s.listen} {
+		if err := step(); err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+	}
+	return s, nil
+}
+
+// openAudit opens the spool and, where there is a Kafka, what forwards it.
+func (s *System) openAudit() error {
+	if s.cfg.Audit.Dir == "" {
+		return nil
+	}
+	conf := audit.Config{
+		Dir: s.cfg.Audit.Dir, Producer: s.cfg.producer(), Linger: s.cfg.Audit.Linger, Heartbeat: s.cfg.Audit.Heartbeat,
+		Quota: s.cfg.Audit.Quota, Logger: s.log, Hooks: s.metrics.AuditHooks(),
+	}
+	if k := s.cfg.Audit.Kafka; k != nil {
+		sinkConf, err := k.conf(s.cfg.Reconcile.topic(), s.log)
+		if err != nil {
+			return prefixed("audit.kafka.", err)
+		}
+		sink, err := kafkasink.New(sinkConf)
+		if err != nil {
+			return prefixed("audit.", err)
+		}
+		s.opened("kafka", func(context.Context) error { return sink.Close() })
+		s.loops = append(s.loops, func(ctx context.Context) { retry(ctx, s.log, "kafka", sink.EnsureTopics) })
+		conf.Sink = sink
+	}
+	log, err := audit.Open(conf)
+	if err != nil {
+		return fmt.Errorf("open the spool: %w", err)
+	}
+	s.audit = log
+	// It forwards within the grace; what Kafka does not take by then stays for the next start.
+	s.closers = append(s.closers, closer{what: "spool", must: true, close: log.Close})
+	return nil
+}
+
+// openGateway opens stores and switch, and the gateway over them.
+func (s *System) openGateway() error {
+	stores, err := s.openStores()
+	if err != nil {
+		return err
+	}
+	conf := gateway.Config{
+		Chains: s.cfg.Chains, Stores: stores, LastGood: s.cfg.Switch.LastGood, Poll: s.cfg.Switch.Poll,
+		Prefix: s.cfg.Prefix, Hooks: s.metrics.Hooks(), Logger: s.log,
+	}
+	if s.audit != nil {
+		conf.Audit = s.audit
+	}
+	if conf.Switch, err = s.openSwitch(); err != nil {
+		return err
+	}
+	if s.gw, err = gateway.New(conf); err != nil {
+		return err
+	}
+	s.opened("gateway", s.gw.Close)
+	return s.metrics.Observe(s.gw, s.audit, nil)
+}
+
+func (s *System) listen() (err error) {
+	if s.data, err = net.Listen("tcp", or(s.cfg.Listen.Data, defaultData)); err == nil {
+		s.admin, err = net.Listen("tcp", or(s.cfg.Listen.Admin, defaultAdmin))
+	}
+	return err
+}
+
+// DataAddr is where the five methods are answered.
+func (s *System) DataAddr() string { return s.data.Addr().String() }
+
+// Run answers until ctx ends or a listener fails, and then takes the system apart: not
+// ready any more, requests under way answered, gateway closed, spool flushed and drained
+// as far as the grace allows, the rest closed. The admin pages answer until the last. A
+// clean end is nil, also where Kafka or a store could not be reached.
+func (s *System) Run(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	context.AfterFunc(ctx, func() { s.stopping.Store(true) })
+	lasting := context.WithoutCancel(ctx)
+	loops, endLoops := start(lasting, s.loops...)
+	defer endLoops()
+	var adminErr error
+	admin, endAdmin := start(lasting, func(ctx context.Context) {
+		adminErr = s.serveAdmin(ctx, func() api.Health { return healthOf(s.version, s.gw.Status(), s.audit) })
+		stop() // without its admin pages nobody could look after it
+	})
+	defer endAdmin()
+	s.log.InfoContext(ctx, "serving", slog.String("version", s.version), slog.String("data", s.DataAddr()), slog.String("admin", s.AdminAddr()))
+
+	methods := api.New(api.Config{Gateway: s.gw, Logger: s.log, Remote: s.cfg.Listen.Remote}).Handler()
+	err := api.Serve(ctx, s.data, methods, s.grace(), s.log)
+	s.log.InfoContext(lasting, "stopping")
+	s.stopping.Store(true)
+	endLoops()
+	loops.Wait()
+	err = errors.Join(err, s.release())
+	endAdmin()
+	admin.Wait()
+	return errors.Join(err, adminErr)
+}
+
+// Close takes a system apart that was never run.
+func (s *System) Close() error {
+	for _, ln := range []net.Listener{s.data, s.admin} {
+		if ln != nil {
+			_ = ln.Close()
+		}
+	}
+	return s.release()
+}
