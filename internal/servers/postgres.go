@@ -49,7 +49,7 @@ func Postgres(tb testing.TB) *PostgresServer {
 		release()
 		tb.Fatalf("postgres: %v", err)
 	}
-	data := filepath.Join(dir.path, "data")
+	data := filepath.Join(dir.path, dataName)
 	return &PostgresServer{addr: loopback(port), Process: launch(tb, command{
 		name: "postgres",
 		path: filepath.Join(bin, "postgres"),
@@ -105,7 +105,7 @@ func unprivileged(tb testing.TB) *syscall.Credential {
 // initPostgres makes dir/data an empty cluster: a copy of the template where there is one,
 // else by initdb, which takes a second of two cores.
 func initPostgres(initdb, dir, template string, owner *syscall.Credential) error {
-	data := filepath.Join(dir, "data")
+	data := filepath.Join(dir, dataName)
 	if exists(template) {
 		if err := os.CopyFS(data, os.DirFS(template)); err != nil {
 			return err

@@ -18,6 +18,16 @@ import (
 // is for machines that are busy with other packages' tests.
 const readyIn = 60 * time.Second
 
+// What lies in a server's folder.
+const (
+	logName  = "server.log" // of its last start
+	dataName = "data"
+)
+
+// errStillborn is what ready says of a server that has started wrong and will not come
+// right by waiting.
+var errStillborn = errors.New("started wrong")
+
 // command says how to run one server.
 type command struct {
 	name  string // "redis": in messages and the folder's name
@@ -54,7 +64,7 @@ func (p Process) Thaw() { p.signal(syscall.SIGCONT) }
 func (p Process) Restart() {
 	p.tb.Helper()
 	p.kill()
-	if _, err := p.start(); err != nil {
+	if _, err := p.start(nil); err != nil {
 		p.tb.Fatalf("restart: %v", err)
 	}
 }
@@ -64,7 +74,7 @@ func launch(tb testing.TB, cmd command, dir *folder, release ...func()) Process 
 	tb.Helper()
 	c := &child{command: cmd, dir: dir, release: release}
 	tb.Cleanup(c.end)
-	version, err := c.start()
+	version, err := c.start(func() error { return os.RemoveAll(filepath.Join(dir.path, dataName)) })
 	if err != nil {
 		tb.Fatalf("%v", err)
 	}
@@ -83,9 +93,26 @@ type child struct {
 	gone chan struct{} // closed when proc has been waited for
 }
 
-// start runs the command and waits until it is ready.
-func (c *child) start() (version string, err error) {
-	log, err := os.OpenFile(c.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+// start runs the command and waits until it is ready, once more after each stillbirth and,
+// where it may, with the data wiped.
+func (c *child) start(wipe func() error) (version string, err error) {
+	for range 10 {
+		version, err = c.try()
+		if !errors.Is(err, errStillborn) {
+			break
+		}
+		c.signal(syscall.SIGKILL)
+		c.kill()
+		if wipe != nil {
+			err = errors.Join(err, wipe())
+		}
+	}
+	return version, err
+}
+
+// try is one start.
+func (c *child) try() (version string, err error) {
+	log, err := os.Create(c.logFile())
 	if err != nil {
 		return "", err
 	}
@@ -127,8 +154,8 @@ func (c *child) await(pid int, gone <-chan struct{}) (version string, err error)
 	end := time.NewTimer(readyIn)
 	defer end.Stop()
 	for {
-		if version, err = c.ready(pid); err == nil {
-			return version, nil
+		if version, err = c.ready(pid); err == nil || errors.Is(err, errStillborn) {
+			return version, err
 		}
 		select {
 		case <-gone:
@@ -193,7 +220,7 @@ func (c *child) deathSignal() syscall.Signal {
 	return c.death
 }
 
-func (c *child) logFile() string { return filepath.Join(c.dir.path, "server.log") }
+func (c *child) logFile() string { return filepath.Join(c.dir.path, logName) }
 
 // logTail is what a person needs to see why a server did not start.
 func (c *child) logTail() string {
