@@ -15,7 +15,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestTableKeepsTheContract(t *testing.T) {
 	for name, permits := range map[string]int{"one holder": 1, "three holders": 3} {
 		t.Run(name, func(t *testing.T) {
-			table := newTable(t, localfallback.Config{Permits: permits})
+			table := openTable(t, permits)
 			backendtest.Run(t, "in process", table, backendtest.Options{Holders: permits, TTL: 50 * time.Millisecond})
 		})
 	}
@@ -25,9 +25,9 @@ func TestBypassKeepsTheContract(t *testing.T) {
 	backendtest.Run(t, "in process", localfallback.Bypass{}, backendtest.Options{})
 }
 
-func newTable(t testing.TB, cfg localfallback.Config) *localfallback.Table {
+func openTable(t testing.TB, permits int) *localfallback.Table {
 	t.Helper()
-	table, err := localfallback.NewTable(cfg)
+	table, err := localfallback.NewTable(localfallback.Config{Permits: permits})
 	if err != nil {
 		t.Fatal(err)
 	}
