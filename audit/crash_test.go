@@ -324,3 +324,29 @@ func TestRecordAfterTheDiskWentAwayIsAnError(t *testing.T) {
 		shutDead(t, l)
 	})
 }
+
+// The disk lost events that had been sent. Their seqs must not come again as others.
+func TestLostTailThatWasSentGivesNoSeqAway(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		disk, sink := powerfs.New(), newMemory(2)
+		l := open(t, config(disk, sink))
+		for i := range 9 {
+			record(t, l, i)
+		}
+		shut(t, l)
+		for name, content := range disk.Files() {
+			if strings.HasSuffix(name, ".seg") {
+				disk.Put(name, content[:len(content)/2])
+			}
+		}
+		l = open(t, config(disk, sink))
+		record(t, l, 1)
+		drain(t, l)
+		shut(t, l)
+		acc := sink.account(t)
+		if len(acc.Seen) != 2 || acc.Seen[0] != (audit.Range{From: 1, To: 11}) || acc.Seen[1].From != 12 || acc.Lost != 0 || len(acc.Breaks) != 0 {
+			t.Errorf("account %+v", acc)
+		}
+	})
+}

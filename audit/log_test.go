@@ -447,3 +447,31 @@ func ExampleLog() {
 	// recorded: true
 	// closed: true
 }
+
+func TestGapThatCannotBeWrittenIsWrittenLaterWithItsCount(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		disk, sink := powerfs.New(), newMemory(1)
+		l := open(t, config(disk, sink))
+		drain(t, l)
+		disk.Limit(1) // not even the reserve helps
+		for range 5 {
+			ev := grant(t, 1)
+			ev.OnFull = audit.Shed
+			if err := l.Record(t.Context(), &ev); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(10 * time.Second)
+		if l.Stats().Gaps != 0 {
+			t.Fatal("a gap event on a full disk")
+		}
+		disk.Limit(0)
+		time.Sleep(2 * time.Second)
+		drain(t, l)
+		shut(t, l)
+		if acc := sink.account(t); acc.Counted != 5 || len(acc.Missing)+len(acc.Breaks) != 0 {
+			t.Errorf("account %+v", acc)
+		}
+	})
+}

@@ -6,7 +6,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"testing/synctest"
 
 	"github.com/tierlock/tierlock/audit/spool"
 	"github.com/tierlock/tierlock/audit/spool/powerfs"
@@ -191,4 +193,39 @@ func TestForeignFilesAreLeftAlone(t *testing.T) {
 	if got := disk.Files()["/s/notes.txt"]; string(got) != "mine" {
 		t.Errorf("notes.txt is %q", got)
 	}
+}
+
+// A batch whose sync failed stands in two files. What the first holds of it is void, also
+// for a reader that looks for something to go on with after damage.
+func TestDamageBeforeAVoidBatchIsReportedExactly(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		disk := powerfs.New()
+		cfg := small(disk)
+		s := open(t, cfg)
+		appendOK(t, s, "record 1")
+		appendOK(t, s, "record 2")
+		disk.Failing(once("sync", 1, syscall.EIO))
+		if err := s.Add(t.Context(), []byte("record 3"), spool.Ordinary); err != nil {
+			t.Fatal(err)
+		}
+		appendOK(t, s, "record 4") // the same batch
+		s.Close()
+		name := segmentNames(disk)[0]
+		content := disk.Files()[name]
+		for _, hurt := range []string{"record 2", "record 3"} {
+			at := bytes.Index(content, []byte(hurt))
+			if at < 0 {
+				t.Fatalf("%s does not stand in the first file", hurt)
+			}
+			content[at] ^= 1
+		}
+		disk.Put(name, content)
+		s = open(t, cfg)
+		all := readAll(t, s, 1)
+		if len(all) != 4 || all[1].Lost != 2 || all[1].Seq != 2 || string(all[2].Data) != "record 3" {
+			t.Errorf("read %+v", all)
+		}
+		s.Close()
+	})
 }
