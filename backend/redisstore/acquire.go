@@ -23,14 +23,17 @@ func (s *Store) Acquire(ctx context.Context, req tierlock.Request) (tierlock.Ans
 	if err := check(req); err != nil {
 		return tierlock.Answer{}, err
 	}
-	ctx, cancel := s.bounded(ctx)
-	defer cancel()
-	if req.NotAfter.IsZero() {
-		req.NotAfter, _ = ctx.Deadline()
+	q, err := s.question(ctx)
+	if err != nil {
+		return tierlock.Answer{}, err
 	}
-	answer, server, err := s.acquire(ctx, req)
+	defer q.end()
+	if req.NotAfter.IsZero() {
+		req.NotAfter = q.deadline
+	}
+	answer, server, err := s.acquire(q, req)
 	if answer.Status == tierlock.Late && server < s.clock.server(req.NotAfter) {
-		answer, _, err = s.acquire(ctx, req)
+		answer, _, err = s.acquire(q, req)
 	}
 	return answer, err
 }

@@ -13,7 +13,7 @@ const (
 	// another, which met a silent server, is being replaced.
 	probeConns = 2
 	// maxDials bounds the connections that one pool makes at once, so that a server that
-	// answers too late is not met with a storm of new connections for the timed out ones.
+	// answers too late is not met with a storm of new ones for those that timed out.
 	maxDials = 16
 	// socketTimeout ends what carries no deadline of its own; nothing here does.
 	socketTimeout = 5 * time.Second

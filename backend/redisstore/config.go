@@ -28,7 +28,8 @@ type Config struct {
 	// Timeout is how long one question may take when its context has no deadline: the
 	// requirement's 200 ms.
 	Timeout time.Duration
-	// Dial is how long making one connection may take, TLS included. Half of Timeout.
+	// Dial is how long making one connection may take, TLS included. A question that waits
+	// for it still ends by its own deadline; the connection then serves the next. Timeout.
 	Dial time.Duration
 
 	Logger *slog.Logger // nil: discard
@@ -79,7 +80,7 @@ func (c Config) withDefaults() Config {
 		c.Timeout = defaultTimeout
 	}
 	if c.Dial == 0 {
-		c.Dial = c.Timeout / 2
+		c.Dial = c.Timeout
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

@@ -20,11 +20,14 @@ func (s *Store) Lookup(ctx context.Context, hold tierlock.Hold) (tierlock.Answer
 	return s.ask(ctx, lookupScript, hold)
 }
 
-func (s *Store) ask(ctx context.Context, question script, hold tierlock.Hold) (tierlock.Answer, error) {
-	ctx, cancel := s.bounded(ctx)
-	defer cancel()
+func (s *Store) ask(ctx context.Context, operation script, hold tierlock.Hold) (tierlock.Answer, error) {
+	q, err := s.question(ctx)
+	if err != nil {
+		return tierlock.Answer{}, err
+	}
+	defer q.end()
 	sent := time.Now()
-	r, err := read(question.run(ctx, s.control, []string{hold.Key.String()}, hold.ID.Secret()))
+	r, err := read(operation.run(q, s.control, []string{hold.Key.String()}, hold.ID.Secret()))
 	if err != nil {
 		return tierlock.Answer{}, err
 	}
@@ -43,11 +46,14 @@ func (s *Store) Renew(ctx context.Context, holds []tierlock.Hold) ([]tierlock.An
 	if len(holds) == 0 {
 		return answers, nil
 	}
-	ctx, cancel := s.bounded(ctx)
-	defer cancel()
+	q, err := s.question(ctx)
+	if err != nil {
+		return answers, err
+	}
+	defer q.end()
 	sent := time.Now()
 	var first error
-	for i, cmd := range s.renewals(ctx, holds) {
+	for i, cmd := range s.renewals(q, holds) {
 		r, err := read(cmd)
 		if err == nil {
 			answers[i] = r.answer(sent, holds[i].TTL)

@@ -18,7 +18,7 @@ import (
 func TestFrozenServerLeavesNoLocksOfThoseWhoGaveUp(t *testing.T) {
 	const callers = 200
 	server := servers.Redis(t)
-	store := open(t, redisstore.Config{Addrs: []string{server.Addr()}, PoolSize: callers})
+	store := open(t, redisstore.Config{Addrs: []string{server.Addr()}, PoolSize: callers, Dial: 5 * time.Second})
 	crowd(callers, func() time.Duration { // connects, so that requests reach the frozen server
 		take(t, store, newHold(t, time.Second), tierlock.Granted)
 		return 0
@@ -36,8 +36,9 @@ func TestFrozenServerLeavesNoLocksOfThoseWhoGaveUp(t *testing.T) {
 	if keys := locks(t, admin(t, server.Addr())); len(keys) != 0 {
 		t.Errorf("%d locks that nobody holds: %.3q …", len(keys), keys)
 	}
-	// All of them at once on two processors: the middle one is what the Store makes of it.
-	if median := late[len(late)/2]; median > grace {
+	// All of them at once lose the processor to each other, so this is no measure of 20 ms;
+	// that is the suite's and TestAnswersByTheDeadline's.
+	if median := late[len(late)/2]; median > attempt {
 		t.Errorf("half of the callers returned more than %v after their deadline", median)
 	}
 }

@@ -14,16 +14,18 @@ const probeTTL = time.Second
 // with the scripts that locks use: what refuses writes fails it. It is unfenced, so it
 // leaves no fence record behind.
 func (s *Store) Probe(ctx context.Context, _ string) error {
-	ctx, cancel := s.bounded(ctx)
-	defer cancel()
+	q, err := s.question(ctx)
+	if err != nil {
+		return err
+	}
+	defer q.end()
 	id, keys := tierlock.NewRequestID().Secret(), []string{s.probe.String()}
-	deadline, _ := ctx.Deadline()
-	limit := &notAfter{clock: &s.clock, at: deadline}
-	r, err := read(acquireScript.run(ctx, s.probes, keys, id, probeTTL.Milliseconds(), limit))
+	limit := &notAfter{clock: &s.clock, at: q.deadline}
+	r, err := read(acquireScript.run(q, s.probes, keys, id, probeTTL.Milliseconds(), limit))
 	if err != nil {
 		return err
 	}
 	s.clock.learn(limit.sent, time.Now(), time.UnixMicro(r.now))
-	_, err = read(releaseScript.run(ctx, s.probes, keys, id))
+	_, err = read(releaseScript.run(q, s.probes, keys, id))
 	return err
 }

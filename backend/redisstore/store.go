@@ -1,7 +1,6 @@
 package redisstore
 
 import (
-	"context"
 	"errors"
 	"time"
 
@@ -72,14 +71,4 @@ func (s *Store) ClockError() (bound time.Duration, ok bool) { return s.clock.wal
 // Loose counts the connections being made that no caller waits for any more.
 func (s *Store) Loose(string) int {
 	return max(0, int(s.dials.pending.Load())-int(s.acquires.PoolStats().PendingRequests))
-}
-
-// bounded gives ctx a deadline that fires. go-redis puts the deadline on the socket, but
-// waits for a place in the pool and for a new connection by Done alone.
-func (s *Store) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	deadline, ok := ctx.Deadline()
-	if !ok {
-		deadline = time.Now().Add(s.cfg.Timeout)
-	}
-	return context.WithDeadline(ctx, deadline)
 }
