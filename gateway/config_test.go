@@ -130,9 +130,9 @@ func TestPolicyHashTellsPoliciesApart(t *testing.T) {
 		defer func() { _ = g.Close(context.Background()) }()
 		return g.PolicyHash()
 	}
-	p, q := weak(), weak()
+	p, same, q := weak(), weak(), weak()
 	q.Local.Permits = 1
-	if hash(p) != hash(p) || hash(p) == hash(q) {
+	if hash(p) != hash(same) || hash(p) == hash(q) {
 		t.Error("equal policies differ, or different ones do not")
 	}
 }

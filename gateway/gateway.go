@@ -112,7 +112,9 @@ func (g *Gateway) build(cfg Config) (err error) {
 
 // follow keeps the switch document up to date until ctx ends.
 func (g *Gateway) follow(ctx context.Context, cfg Config) {
-	err := switchcfg.Follow(ctx, cfg.Switch, switchcfg.FollowConfig{Poll: cfg.Poll, LastGood: cfg.LastGood, Logger: g.log}, g.Apply)
+	err := switchcfg.Follow(ctx, cfg.Switch, switchcfg.FollowConfig{
+		Poll: cfg.Poll, LastGood: cfg.LastGood, Logger: g.log, Report: cfg.Hooks.Reported,
+	}, g.Apply)
 	if err != nil && ctx.Err() == nil {
 		g.log.Error("switch not followed any more", "error", err)
 	}

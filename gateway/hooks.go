@@ -5,6 +5,7 @@ import (
 
 	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/degrade"
+	"github.com/tierlock/tierlock/switchcfg"
 )
 
 // Hooks is told what happened. A nil field is off and costs nothing; new fields break
@@ -19,6 +20,8 @@ type Hooks struct {
 	Stepped  func(StepInfo)    // the health of a target changed for a chain; in order per chain and target
 	Ordered  func(OrderInfo)   // an operator's order began, changed or ended
 	Settled  func(SettleInfo)  // a question in doubt, or a release put off, is closed
+
+	Reported func(switchcfg.Report) // a fetch of the switch document, and what became of it
 }
 
 type (
@@ -83,6 +86,7 @@ func Join(all ...Hooks) Hooks {
 		j.Stepped = both(j.Stepped, h.Stepped)
 		j.Ordered = both(j.Ordered, h.Ordered)
 		j.Settled = both(j.Settled, h.Settled)
+		j.Reported = both(j.Reported, h.Reported)
 	}
 	return j
 }

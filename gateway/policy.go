@@ -143,7 +143,7 @@ func (p *Policy) renewEvery(ttl time.Duration) time.Duration {
 // under puts a prefix before the field of every InvalidError in err, which may be several
 // joined ones.
 func under(prefix string, err error) error {
-	switch e := err.(type) {
+	switch e := err.(type) { //nolint:errorlint // joined errors are taken apart here, not matched
 	case nil:
 		return nil
 	case *tierlock.InvalidError:

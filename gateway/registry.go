@@ -23,11 +23,12 @@ type shard struct {
 	_    [48]byte               // keeps two shards off one cache line
 }
 
-func (r *registry) shard(key tierlock.Key, hash uint64) *shard { return &r.shards[hash%64] }
+// of returns the shard of the key with that hash.
+func (r *registry) of(hash uint64) *shard { return &r.shards[hash%uint64(len(r.shards))] }
 
 // add puts l in. A lock is added once and removed once.
 func (r *registry) add(l *Lock) {
-	s := r.shard(l.key, l.hash)
+	s := r.of(l.hash)
 	s.mu.Lock()
 	if s.head == nil {
 		s.head = make(map[tierlock.Key]*Lock)
@@ -42,7 +43,7 @@ func (r *registry) add(l *Lock) {
 
 // remove takes l out; it does nothing the second time.
 func (r *registry) remove(l *Lock) {
-	s := r.shard(l.key, l.hash)
+	s := r.of(l.hash)
 	s.mu.Lock()
 	in := l.prev != nil || s.head[l.key] == l
 	if in {
@@ -73,7 +74,7 @@ func (s *shard) unlinkLocked(l *Lock) {
 // bypass lock whose event is not durable yet. If the same request got its lock twice at
 // once, the first one published is the lock, and publish returns it.
 func (r *registry) publish(l *Lock) *Lock {
-	s := r.shard(l.key, l.hash)
+	s := r.of(l.hash)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for other := s.head[l.key]; other != nil; other = other.next {
@@ -87,7 +88,7 @@ func (r *registry) publish(l *Lock) *Lock {
 
 // find returns the live, published lock of (key, id), or nil.
 func (r *registry) find(key tierlock.Key, hash uint64, id tierlock.RequestID) *Lock {
-	s := r.shard(key, hash)
+	s := r.of(hash)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for l := s.head[key]; l != nil; l = l.next {
@@ -101,7 +102,7 @@ func (r *registry) find(key tierlock.Key, hash uint64, id tierlock.RequestID) *L
 // shared returns until when a lock that the shared store granted to this process on key
 // may still be good there; ok is false if there is none.
 func (r *registry) shared(key tierlock.Key, hash uint64, at time.Time) (until time.Time, ok bool) {
-	s := r.shard(key, hash)
+	s := r.of(hash)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for l := s.head[key]; l != nil; l = l.next {

@@ -13,6 +13,7 @@ import (
 
 const (
 	settleAtOnce = 16                     // releases out at once: a store that comes back is not met by a herd
+	settleIn     = time.Second            // for one answer, as long as a probe gets: nobody waits for it
 	settleFirst  = 100 * time.Millisecond // pause after a first missing answer, doubled ...
 	settleLast   = 2 * time.Second        // ... up to this
 	ledgerRoom   = 100_000                // entries; what finds no room is left to its ttl, and said so
@@ -31,7 +32,6 @@ type ledger struct {
 	entries map[owner]*entry // guarded by mu
 	due     queue[*entry]    // those that are not out; guarded by mu
 	out     int              // releases under way; guarded by mu
-	closed  bool             // nothing is asked any more; guarded by mu
 	full    atomic.Int64     // entries that found no room
 }
 
@@ -140,7 +140,7 @@ func (g *ledger) dispatch(start func(*entry)) time.Duration {
 func (g *ledger) settle(ctx context.Context, e *entry) {
 	pass := e.target.sensor.Count()
 	sent := time.Now()
-	ans, err := e.target.store.Release(tierlock.Until(ctx, sent.Add(e.chain.policy.Attempt)), e.hold)
+	ans, err := e.target.store.Release(tierlock.Until(ctx, sent.Add(settleIn)), e.hold)
 	pass.Exit(err)
 
 	now := time.Now()

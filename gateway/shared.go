@@ -129,7 +129,9 @@ func (c *Chain) handOut(l *Lock) *Lock {
 // unused gives a grant back that nobody has seen: the shared one behind the caller, who
 // has better to do.
 func (c *Chain) unused(l *Lock) {
-	if _, ok := l.finish(audit.Released, ErrUnlocked, time.Now()); !ok {
+	// Forced, where the trail has its beginning already: reconciliation must not take it
+	// for a hold that somebody worked under.
+	if _, ok := l.finish(audit.Forced, ErrUnlocked, time.Now()); !ok {
 		return
 	}
 	if l.tier == tierlock.Shared {

@@ -39,13 +39,19 @@ func (c *Chain) standIn(ctx context.Context, r *request, route degrade.Route, by
 			return nil, err, false
 		}
 	}
+	if reason, moved := r.moved(route, time.Now()); moved {
+		c.unused(l)
+		return nil, r.because(reason, nil), true
+	}
 	if err := c.record(ctx, r, l, deadline); err != nil {
 		c.unused(l)
 		return nil, err, false
 	}
-	if reason, moved := r.moved(route, time.Now()); moved {
-		c.unused(l)
-		return nil, r.because(reason, nil), true
+	if c.policy.Audit.Waits(l.tier) { // the disk took its time: the order may be over
+		if reason, moved := r.moved(route, time.Now()); moved {
+			c.unused(l)
+			return nil, r.because(reason, nil), true
+		}
 	}
 	return c.handOut(l), nil, false
 }

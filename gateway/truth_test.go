@@ -181,7 +181,8 @@ func TestOwnSharedHolderBlocksItsKeyLocally(t *testing.T) {
 func TestBypass(t *testing.T) {
 	order := func(class string, glass bool) switchcfg.Document {
 		return switchcfg.Document{Version: 1, Chains: map[string]switchcfg.Directive{class: {
-			Mode: tierlock.ModeBypass, Until: time.Now().Add(time.Hour), Reason: "store under attack", By: "oncall", BreakGlass: glass}}}
+			Mode: tierlock.ModeBypass, Until: time.Now().Add(time.Hour), Reason: "store under attack", By: "oncall", BreakGlass: glass,
+		}}}
 	}
 	for name, p := range map[string]gateway.Policy{"strong": strong(), "guarded": guarded()} {
 		t.Run(name+" is refused", func(t *testing.T) {

@@ -240,7 +240,7 @@ func (w *watchdog) renew(ctx context.Context, kind renewal, locks []*Lock) {
 		if i < len(answers) {
 			ans = answers[i]
 		}
-		l.renewed(ans, err)
+		_ = l.renewed(ans, err) // hooks and contexts hear of it
 		l.mu.Lock()
 		due, over := l.afterRenewalLocked(ans), l.how != ""
 		l.mu.Unlock()
