@@ -129,33 +129,6 @@ func TestDeletedOrEmptyKeepsWhatIsInForce(t *testing.T) {
 	f.inForce(2, 6*time.Second)
 }
 
-func TestServerGoesAndComesBack(t *testing.T) {
-	n := servers.Nacos(t)
-	put(n, 1)
-	f := follow(t, open(t, n.Addr()))
-	f.inForce(1, 6*time.Second)
-	n.Kill()
-	f.until("an alarm over no answer", 10*time.Second, func(v uint64, why switchcfg.Why) bool { return v == 1 && why == switchcfg.WhyUnanswered })
-	n.Restart()
-	put(n, 2)
-	t.Logf("in force %v after the restart", f.inForce(2, 15*time.Second).Round(time.Millisecond))
-}
-
-func TestServerDownAtTheStart(t *testing.T) {
-	n := servers.Nacos(t)
-	n.Kill()
-	begin := time.Now()
-	s := open(t, n.Addr())
-	if took := time.Since(begin); took > time.Second {
-		t.Errorf("New took %v", took)
-	}
-	f := follow(t, s)
-	f.until("an alarm over no answer", 6*time.Second, func(v uint64, why switchcfg.Why) bool { return why == switchcfg.WhyUnanswered })
-	n.Restart()
-	put(n, 1)
-	t.Logf("in force %v after the start", f.inForce(1, 15*time.Second).Round(time.Millisecond))
-}
-
 func TestSilentServerHoldsNobody(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0") // takes connections, never answers
 	if err != nil {

@@ -8,12 +8,14 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nacos-group/nacos-sdk-go/v2/clients"
 	"github.com/nacos-group/nacos-sdk-go/v2/clients/config_client"
 	"github.com/nacos-group/nacos-sdk-go/v2/common/constant"
 	"github.com/nacos-group/nacos-sdk-go/v2/common/logger"
+	"github.com/nacos-group/nacos-sdk-go/v2/util"
 	"github.com/nacos-group/nacos-sdk-go/v2/vo"
 )
 
@@ -26,6 +28,10 @@ const unansweredPrefix = "get config from remote nacos server fail"
 
 // requestTimeout is the SDK's for one request; it asks three times within it.
 const requestTimeout = 3 * time.Second
+
+// localIP fills a variable of the SDK that its clients would fill, unguarded, at the same
+// time.
+var localIP = sync.OnceValue(util.LocalIP)
 
 // sdk makes clients.
 type sdk struct {
@@ -43,6 +49,10 @@ func (s *sdk) dial(changed func()) (client, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Now, since the SDK's first logger writes to stderr, and again below, since the
+	// construction replaces it by one that writes to a file.
+	logger.SetLogger(quiet{s.cfg.Logger, s.cfg.Password})
+	localIP()
 	logDir := s.cfg.LogDir
 	if logDir == "" {
 		logDir = filepath.Join(s.dir, "log")
@@ -60,7 +70,6 @@ func (s *sdk) dial(changed func()) (client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("nacos: %w", err)
 	}
-	// Now, not before: the construction replaces the process's logger by its own.
 	logger.SetLogger(quiet{s.cfg.Logger, s.cfg.Password})
 	// The listener tells at most that something changed. Its answer comes in no order, and
 	// its first one up to 5 s late; the caller fetches after this.
@@ -133,8 +142,13 @@ func (c *connected) get() (string, error) {
 	}
 }
 
+// drain is what the SDK's listener needs to end a round that is under way. A hint to it
+// that is still in the air when the client closes would wait for ever.
+const drain = 250 * time.Millisecond
+
 // close takes the configuration from the listener first, which then has nothing to ask.
 func (c *connected) close() {
 	_ = c.CancelListenConfig(c.param)
+	time.Sleep(drain)
 	c.CloseClient()
 }

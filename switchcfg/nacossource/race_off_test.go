@@ -1,0 +1,5 @@
+//go:build !race
+
+package nacossource
+
+const raceDetector = false
