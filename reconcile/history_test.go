@@ -14,6 +14,9 @@ import (
 // base is when made histories begin.
 var base = time.Date(2026, 11, 29, 10, 0, 0, 0, time.UTC)
 
+// ttl of every hold here; none is longer, since none is renewed.
+const ttl = 3 * time.Second
+
 func key(tb testing.TB, s string) tierlock.Key {
 	tb.Helper()
 	k, err := tierlock.ParseKey(s)
@@ -31,7 +34,7 @@ type truth struct {
 }
 
 // history makes holds on a few keys by producers whose clocks are off by up to their
-// stated error: two keys' worth of every tier, some without an end event, some forced.
+// stated error: holds of every tier, some of them long, some without an end event.
 // Shared holds of one store never really overlap, unless twice is set.
 func history(tb testing.TB, rng *rand.Rand, holds, keys int, twice bool) []truth {
 	tb.Helper()
@@ -52,11 +55,15 @@ func history(tb testing.TB, rng *rand.Rand, holds, keys int, twice bool) []truth
 		k := fmt.Sprintf("biz:coupon:lock:k%d", rng.IntN(keys))
 		from := base.Add(time.Duration(rng.Int64N(int64(time.Duration(holds) * 20 * time.Millisecond))))
 		to := from.Add(time.Duration(rng.IntN(60_000)) * time.Microsecond)
+		if rng.IntN(20) == 0 { // now and then a long one, which keeps windows open
+			to = from.Add(time.Duration(rng.IntN(2_000)) * time.Millisecond)
+		}
 		tier := []tierlock.Tier{tierlock.Shared, tierlock.Local, tierlock.Bypass}[rng.IntN(3)]
 		if tier == tierlock.Shared && !twice {
 			if from.Before(free[k]) {
+				length := to.Sub(from)
 				from = free[k].Add(time.Duration(rng.IntN(500)) * time.Microsecond)
-				to = from.Add(time.Duration(rng.IntN(60_000)) * time.Microsecond)
+				to = from.Add(length)
 			}
 			free[k] = to
 		}
@@ -68,7 +75,7 @@ func history(tb testing.TB, rng *rand.Rand, holds, keys int, twice bool) []truth
 		t.seen.Latest = t.seen.EndedAt
 		if rng.IntN(20) == 0 {
 			t.seen.EndedAt, t.seen.How = time.Time{}, ""
-			t.seen.Latest = t.seen.GrantedAt.Add(time.Second)
+			t.seen.Latest = t.seen.GrantedAt.Add(ttl)
 		}
 		out = append(out, t)
 	}

@@ -17,10 +17,13 @@ func made(tb testing.TB, seed uint64, partitions int) (*stream, []truth) {
 	return s, all
 }
 
+// patient is an Idle for histories that lie in the past: nobody in them is silent.
+const patient = 1_000_000 * time.Hour
+
 // runAll runs a job to the end of the stream.
 func runAll(tb testing.TB, s *stream, into *store) *Job {
 	tb.Helper()
-	j := mustJob(tb, Config{Source: s.join(), Findings: []Findings{into}})
+	j := mustJob(tb, Config{Source: s.join(), Findings: []Findings{into}, Idle: patient})
 	if err := j.Run(tb.Context()); err != nil {
 		tb.Fatal(err)
 	}
@@ -80,7 +83,7 @@ func TestRestartAnywhereChangesNothing(t *testing.T) {
 			if life > 12 {
 				s.stop = nil
 			}
-			j := mustJob(t, Config{Source: s, Findings: []Findings{got}})
+			j := mustJob(t, Config{Source: s, Findings: []Findings{got}, Idle: patient})
 			if err := j.Run(ctx); err != nil {
 				t.Fatal(err)
 			}
@@ -148,5 +151,79 @@ func TestRepeatedAndShuffledEvents(t *testing.T) {
 		if st := j.Stats(); st.Duplicates == 0 || st.Rereads == 0 {
 			t.Fatalf("seed %d: the test did not repeat or delay anything: %+v", seed, st)
 		}
+	}
+}
+
+// The cases in which a restart reads only what is left of a group that was judged: it must
+// not be judged again without its first hold. Times in milliseconds; a long hold of another
+// key keeps the window open from 10,000 on, so that is where a restart begins.
+func TestRestartDoesNotJudgeWhatIsLeftOfAGroup(t *testing.T) {
+	type span struct {
+		holder   string
+		from, to int // to 0: no end event; it may last ttl
+	}
+	for name, spans := range map[string][]span{
+		"its first hold reaches beyond the restart":   {{"first", 9000, 0}, {"long", 10000, 60000}, {"second", 11000, 13000}, {"third", 12500, 14000}},
+		"its first hold was over before the restart":  {{"first", 6900, 0}, {"second", 9000, 11000}, {"long", 10000, 60000}, {"third", 10500, 12000}},
+		"its first hold is what a restart reads anew": {{"long", 10000, 60000}, {"first", 10100, 0}, {"second", 11000, 13000}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			write := func(s *stream) (rest func()) {
+				p, q := s.producer("p"), s.producer("q")
+				p.beat(base, nil)
+				q.beat(base, nil)
+				type moment struct {
+					at int
+					do func()
+				}
+				var moments []moment
+				for _, sp := range spans {
+					iv := at(t, sp.holder, bypass, "p", sp.from, sp.to)
+					ev, end := acquireOf(&iv), endOf(&iv)
+					if sp.holder == "long" {
+						ev.Key, end.Key = key(t, "biz:coupon:lock:long"), key(t, "biz:coupon:lock:long")
+						ev.MaxHold = time.Minute
+					}
+					who := p
+					if sp.holder == "second" {
+						who = q
+					}
+					moments = append(moments, moment{sp.from, func() { who.write(ev) }})
+					if sp.to != 0 {
+						moments = append(moments, moment{sp.to, func() { who.write(end) }})
+					}
+				}
+				slices.SortFunc(moments, func(a, b moment) int { return a.at - b.at })
+				for _, m := range moments[:len(moments)-1] {
+					m.do()
+				}
+				p.beat(base.Add(30*time.Second), nil)
+				q.beat(base.Add(30*time.Second), nil)
+				return moments[len(moments)-1].do // the end of the long one
+			}
+			whole := newStream(1)
+			write(whole)()
+			want := newStore()
+			runAll(t, whole, want)
+
+			s, got := newStream(1), newStore()
+			rest := write(s)
+			ctx, kill := context.WithCancel(t.Context())
+			s.size, s.endless = 1000, true
+			s.maxBatch, s.stop = 2, kill
+			if err := mustJob(t, Config{Source: s.join(), Findings: []Findings{got}, Idle: patient}).Run(ctx); err != nil {
+				t.Fatal(err)
+			}
+			kill()
+			if m := s.marks[0]; len(got.standing(KindOverlap)) != 1 || m.Offset < 2 || m.Read <= m.Offset {
+				t.Fatalf("%d findings, committed %+v before the restart", len(got.standing(KindOverlap)), m)
+			}
+			s.stop, s.endless = nil, false
+			rest()
+			runAll(t, s, got)
+			if got.fingerprint(t) != want.fingerprint(t) || s.rewinds != 0 {
+				t.Fatalf("%d rereads; findings\n%s\nwant\n%s", s.rewinds, got.fingerprint(t), want.fingerprint(t))
+			}
+		})
 	}
 }

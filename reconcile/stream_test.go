@@ -235,7 +235,7 @@ func (p *producer) seal(at time.Time) {
 func acquireOf(iv *Interval) audit.Event {
 	return audit.Event{
 		Type: audit.TypeAcquire, Chain: iv.Chain, Key: iv.Key, Holder: iv.Holder, Tier: iv.Tier, Store: iv.Store,
-		GrantedAt: iv.GrantedAt, TTL: time.Second, ClockError: iv.Error, Business: iv.Business, Switch: iv.Switch,
+		GrantedAt: iv.GrantedAt, TTL: ttl, ClockError: iv.Error, Business: iv.Business, Switch: iv.Switch,
 	}
 }
 

@@ -203,7 +203,7 @@ func TestLateEndWithdraws(t *testing.T) {
 		pass(time.Second, nil, p, q)
 		a := nowHold(t, "a", tierlock.Shared, 100*time.Millisecond)
 		p.write(acquireOf(&a))
-		time.Sleep(500 * time.Millisecond) // within a's ttl of 1 s
+		time.Sleep(500 * time.Millisecond) // within a's ttl
 		b := nowHold(t, "b", tierlock.Local, 100*time.Millisecond)
 		q.write(acquireOf(&b))
 		q.write(endOf(&b))
@@ -278,6 +278,29 @@ func TestMissingEventsAreGaps(t *testing.T) {
 		r := l.job.Report()
 		if r.Complete || len(r.Missing) != 2 {
 			t.Fatalf("report %+v", r)
+		}
+	})
+}
+
+// A gap between what one life of a job has read last and the next life reads first is found:
+// a restart hears every live producer's last record once more.
+func TestGapOverARestartIsFound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, st := newStream(1), newStore()
+		s.endless = true
+		p := s.producer("p")
+		for life := range 2 {
+			ctx, cancel := context.WithCancel(t.Context())
+			var wg sync.WaitGroup
+			j := mustJob(t, Config{Source: s.join(), Findings: []Findings{st}})
+			wg.Go(func() { _ = j.Run(ctx) })
+			pass(20*time.Second, nil, p)
+			cancel()
+			wg.Wait()
+			if n := len(st.standing(KindGap)); n != life {
+				t.Fatalf("%d gaps after life %d", n, life)
+			}
+			p.encode(audit.Event{Type: audit.TypeHeartbeat, At: time.Now()}, []int{0}) // and is never sent
 		}
 	})
 }
