@@ -105,23 +105,23 @@ func (e *Event) appendHold(b []byte) []byte {
 	return b
 }
 
-func (u *Business) append(b []byte) []byte {
-	b = append(b, `,"business":{"type":`...)
-	b = appendString(b, u.Type)
-	b = appendText(b, "id", u.ID)
-	if u.Op != "" {
-		b = appendText(b, "op", u.Op)
+func (b *Business) append(to []byte) []byte {
+	to = append(to, `,"business":{"type":`...)
+	to = appendString(to, b.Type)
+	to = appendText(to, "id", b.ID)
+	if b.Op != "" {
+		to = appendText(to, "op", b.Op)
 	}
-	if u.Delta != 0 {
-		b = appendInt(b, "delta", u.Delta)
+	if b.Delta != 0 {
+		to = appendInt(to, "delta", b.Delta)
 	}
-	if u.Before != nil {
-		b = appendInt(b, "before", *u.Before)
+	if b.Before != nil {
+		to = appendInt(to, "before", *b.Before)
 	}
-	if u.After != nil {
-		b = appendInt(b, "after", *u.After)
+	if b.After != nil {
+		to = appendInt(to, "after", *b.After)
 	}
-	return append(b, '}')
+	return append(to, '}')
 }
 
 // appendMarker appends the fields of hello, heartbeat, seal and gap.

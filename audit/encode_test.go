@@ -82,6 +82,7 @@ func TestEventsAreWrittenAsPublishedAndReadBack(t *testing.T) {
 	t.Parallel()
 	for name, ev := range samples(t) {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			got := string(ev.AppendJSON(nil)) + "\n"
 			file := filepath.Join("testdata", name+".json")
 			if *update {

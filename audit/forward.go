@@ -104,7 +104,7 @@ func (f *forwarder) forward(ctx context.Context, chunk []spool.Record) (next cur
 		if ctx.Err() != nil || errors.Is(err, ErrClosed) {
 			return next, false
 		}
-		f.failed(try, "gap event not written", err)
+		f.failed(try, "write gap event", err)
 		f.pause(ctx, backoff(try))
 	}
 }
@@ -165,7 +165,7 @@ func (f *forwarder) ask(ctx context.Context) bool {
 		if ctx.Err() != nil {
 			return false
 		}
-		f.failed(try, "the sink does not tell its partitions", err)
+		f.failed(try, "ask for partitions", err)
 		f.pause(ctx, backoff(try))
 	}
 	return true
@@ -190,7 +190,7 @@ func (f *forwarder) deliver(ctx context.Context, todo []Message) bool {
 			return false
 		}
 		f.count.errors.Add(1)
-		f.failed(try, "events not delivered, trying again", first)
+		f.failed(try, "deliver", first)
 		f.pause(ctx, backoff(try))
 	}
 	return true
@@ -253,9 +253,9 @@ func (f *forwarder) await(ctx context.Context, seq uint64) error {
 }
 
 // failed logs the first of a row of failures, and then every tenth.
-func (f *forwarder) failed(try int, msg string, err error) {
+func (f *forwarder) failed(try int, step string, err error) {
 	if try%10 == 0 {
-		f.l.log.Warn(msg, slog.Int("try", try+1), slog.Any("error", err))
+		f.l.log.Warn("forwarding is held up, trying again", slog.String("step", step), slog.Int("try", try+1), slog.Any("error", err))
 	}
 }
 

@@ -13,7 +13,8 @@ type Sink interface {
 	// Send returns one error per message: nil means that it is safe there. Messages of
 	// one partition must land in the order given; after an error none later of that
 	// partition may land in the same call. An error that matches [ErrPoison] says that
-	// this message can never be taken; every other one is tried again for ever.
+	// this message can never be taken; every other one is tried again for ever. It must
+	// return soon after ctx ends: Close waits for it.
 	Send(ctx context.Context, msgs []Message) []error
 }
 

@@ -122,7 +122,11 @@ func (s *Spool) put(ctx context.Context, recs [][]byte, room Room, wait bool) (*
 	for {
 		s.mu.Lock()
 		if err := s.refusesLocked(size, room, time.Time{}); err != nil {
+			lean := s.lean
 			s.mu.Unlock()
+			if lean { // there may be room for the reserve again
+				s.poke()
+			}
 			return nil, 0, err
 		}
 		b, taken := s.open, s.taken

@@ -138,6 +138,7 @@ func TestFullDiskGivesUpTheReserveForClosingRecordsAndComesBack(t *testing.T) {
 		if err := s.Trim(last); err != nil {
 			t.Fatal(err)
 		}
+		synctest.Wait() // the flusher writes the reserve again
 		if got := appendOK(t, s, "room again"); got != last+1 {
 			t.Errorf("seq %d after %d", got, last)
 		}
@@ -165,4 +166,32 @@ func TestOpenOnAFullDiskLivesOnTheReserve(t *testing.T) {
 	if _, err := s.Append(t.Context(), []byte("end"), spool.Closing); err != nil {
 		t.Errorf("closing: %v", err)
 	}
+}
+
+// The disk was filled by somebody else, and emptied by them: nothing of ours was trimmed.
+func TestDiskThatSomebodyElseEmptiedIsUsedAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		disk := powerfs.New()
+		s := open(t, small(disk))
+		appendOK(t, s, "before")
+		disk.Limit(1)
+		for range 3 {
+			if _, err := s.Append(t.Context(), []byte("no"), spool.Ordinary); !errors.Is(err, spool.ErrFull) {
+				t.Fatalf("got %v", err)
+			}
+			time.Sleep(time.Second)
+		}
+		disk.Limit(0)
+		room := s.Room()
+		if _, err := s.Append(t.Context(), []byte("the one that asks"), spool.Ordinary); !errors.Is(err, spool.ErrFull) {
+			t.Fatalf("got %v", err)
+		}
+		<-room
+		appendOK(t, s, "after")
+		if _, ok := disk.Files()["/s/reserve"]; !ok {
+			t.Error("no reserve")
+		}
+		s.Close()
+	})
 }

@@ -20,6 +20,7 @@ func (s *Spool) run() {
 // next waits until there is a batch to write; nil when the spool is closed and empty.
 func (s *Spool) next() *batch {
 	for {
+		s.refillReserve()
 		s.mu.Lock()
 		b, closed := s.open, s.closed
 		count, since := b.count, b.since
@@ -32,7 +33,7 @@ func (s *Spool) next() *batch {
 			<-s.wake
 		case now:
 			if s.cfg.Linger > 0 && !closed {
-				time.Sleep(s.cfg.Linger)
+				<-time.After(s.cfg.Linger)
 			}
 			return s.take()
 		default: // nobody waits: give it Lazy to grow, or until somebody does

@@ -81,7 +81,7 @@ func (OS) SyncDir(dir string) error {
 }
 
 // Lock implements [FS] by flock on a file of its own, which the system frees when the
-// process ends, however it ends.
+// process ends, however it ends. Where there is no flock it is errors.ErrUnsupported.
 func (OS) Lock(dir string) (io.Closer, error) { return flock(dir) }
 
 type osFile struct{ *os.File }

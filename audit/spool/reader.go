@@ -2,6 +2,7 @@ package spool
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 )
@@ -202,7 +203,7 @@ func (r *Reader) lost(last uint64) Record {
 // readFull fills b; a file that is shorter leaves zeroes, which are no frame.
 func readFull(f File, b []byte, at int64) error {
 	n, err := f.ReadAt(b, at)
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		clear(b[n:])
 		return nil
 	}

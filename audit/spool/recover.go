@@ -171,8 +171,16 @@ func (s *Spool) begin() error {
 	s.file = f
 	s.segments = append(s.segments, g)
 	s.bytes += g.size
-	if !s.lean && s.makeReserve() != nil {
-		s.lean = true // no room for the reserve is no room for ordinary records
+	if s.lean {
+		return nil
 	}
-	return nil
+	err = s.makeReserve()
+	if noSpace(err) { // no room for the reserve is no room for ordinary records
+		s.lean = true
+		return nil
+	}
+	if err != nil {
+		f.Close()
+	}
+	return err
 }

@@ -3,6 +3,7 @@ package spool
 import (
 	"fmt"
 	"path/filepath"
+	"time"
 )
 
 // reserveName is a file of zeroes. On a disk that is full, whoever filled it, it is given
@@ -42,19 +43,33 @@ func (s *Spool) makeReserve() error {
 func (s *Spool) spendReserve() {
 	_ = s.cfg.FS.Remove(filepath.Join(s.cfg.Dir, reserveName)) // gone already: then there is nothing left to give
 	s.mu.Lock()
-	s.lean = true
+	s.lean, s.refill = true, time.Now().Add(fullPause)
 	s.mu.Unlock()
 }
 
-// refillReserve is tried whenever segments were removed.
+// refillReserve is the flusher's: whenever it is woken while the reserve is spent, which a
+// refused record and a Trim do, and at most every fullPause, it tries to have it again.
 func (s *Spool) refillReserve() {
 	s.mu.Lock()
-	lean := s.lean
+	due := s.lean && !s.closed && !time.Now().Before(s.refill)
 	s.mu.Unlock()
-	if !lean || s.makeReserve() != nil {
-		return // the disk is still full; the next Trim tries again
+	if !due {
+		return
 	}
+	err := s.makeReserve()
 	s.mu.Lock()
-	s.lean, s.refuse = false, s.refuse.Add(-fullPause)
-	s.mu.Unlock()
+	defer s.mu.Unlock()
+	if err != nil {
+		s.refill = time.Now().Add(fullPause)
+		return
+	}
+	s.lean, s.refuse = false, time.Time{}
+	s.tellRoomLocked()
+}
+
+func (s *Spool) tellRoomLocked() {
+	if !s.closed {
+		close(s.room)
+		s.room = make(chan struct{})
+	}
 }

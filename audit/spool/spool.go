@@ -37,6 +37,7 @@ type Spool struct {
 	bytes    int64         // of all segments
 	pending  int64         // of the batch that is being written
 	lean     bool          // the reserve was given up: closing records only
+	refill   time.Time     // when to try to have the reserve again
 	refuse   time.Time     // the disk is full: refuse all until then
 	failed   error         // for good
 	closed   bool          // takes no more records

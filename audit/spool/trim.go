@@ -1,6 +1,9 @@
 package spool
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // Trim removes the files whose records all come before seq. The caller must have made
 // durable, beforehand, that it needs them no more: a folder that lost a file is no fault,
@@ -24,13 +27,11 @@ func (s *Spool) Trim(before uint64) error {
 			return err
 		}
 	}
-	s.refillReserve()
 	s.mu.Lock()
-	if !s.closed {
-		close(s.room)
-		s.room = make(chan struct{})
-	}
+	s.refill = time.Time{}
+	s.tellRoomLocked()
 	s.mu.Unlock()
+	s.poke()
 	return nil
 }
 
