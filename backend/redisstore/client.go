@@ -48,30 +48,27 @@ func (s *Store) client(size int) *redis.Client {
 	})
 }
 
-// greet is run on each new connection before its first question: it learns the server's
-// clock and identity and loads the scripts. A server that refuses any of it (an ACL, a
-// server still loading) will say so again to the question itself; only a broken connection
-// is an error here.
+// greet is run on each new connection before its first question: in one round trip it
+// learns the server's clock and identity and loads the scripts. A server that refuses any
+// of it (an ACL, a server still loading) will say so again to the question itself; only a
+// broken connection is an error here.
 func (s *Store) greet(ctx context.Context, c *redis.Conn) error {
-	sent := time.Now()
-	server, err := c.Time(ctx).Result()
-	received := time.Now()
-	if err != nil && !answered(err) {
-		return err
-	}
+	var now *redis.TimeCmd
 	info := redis.NewStringCmd(ctx, "info", "server")
-	_, brk := c.Pipelined(ctx, func(p redis.Pipeliner) error {
+	sent := time.Now()
+	_, err := c.Pipelined(ctx, func(p redis.Pipeliner) error {
+		now = p.Time(ctx)
 		for _, one := range []script{acquireScript, releaseScript, renewScript, lookupScript} {
 			p.ScriptLoad(ctx, one.source)
 		}
 		return p.Process(ctx, info)
 	})
-	if brk != nil && !answered(brk) {
-		return brk
+	if err != nil && !answered(err) {
+		return err
 	}
 	s.clock.meet(runID(info.Val()))
-	if err == nil {
-		s.clock.learn(sent, received, server)
+	if now.Err() == nil {
+		s.clock.learn(sent, time.Now(), now.Val())
 	}
 	return nil
 }

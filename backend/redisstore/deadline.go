@@ -16,12 +16,12 @@ import (
 // starts at the second look. If go-redis ever waits at the first, the tests of full pools
 // and silent dials fail.
 type question struct {
-	context.Context // the caller's
+	context.Context //nolint:containedctx // it is one: the caller's
 	deadline        time.Time
 
 	mu     sync.Mutex
 	looked bool
-	timed  context.Context // once there is a timer
+	timed  context.Context //nolint:containedctx // the same with a timer, once there is one
 	stop   context.CancelFunc
 }
 

@@ -15,8 +15,8 @@ import (
 // and it would print each of them to standard error.
 type dialer struct {
 	net     contextDialer
-	pending atomic.Int64 // being made
-	ending  context.Context
+	pending atomic.Int64    // being made
+	ending  context.Context // ends when the Store is closed
 	end     context.CancelFunc
 	mu      sync.Mutex // guards closed, and making.Add against making.Wait
 	closed  bool

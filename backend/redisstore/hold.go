@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/tierlock/tierlock"
 )
 
@@ -51,9 +49,13 @@ func (s *Store) Renew(ctx context.Context, holds []tierlock.Hold) ([]tierlock.An
 		return answers, err
 	}
 	defer q.end()
+	calls := make([]call, len(holds))
+	for i, hold := range holds {
+		calls[i] = call{renewScript, []string{hold.Key.String()}, []any{hold.ID.Secret(), hold.TTL.Milliseconds()}}
+	}
 	sent := time.Now()
 	var first error
-	for i, cmd := range s.renewals(q, holds) {
+	for i, cmd := range pipelined(q, s.control, calls) {
 		r, err := read(cmd)
 		if err == nil {
 			answers[i] = r.answer(sent, holds[i].TTL)
@@ -62,26 +64,4 @@ func (s *Store) Renew(ctx context.Context, holds []tierlock.Hold) ([]tierlock.An
 		}
 	}
 	return answers, first
-}
-
-// renewals asks for all holds by the script's name, and for those whose server did not
-// know it once more by its body.
-func (s *Store) renewals(ctx context.Context, holds []tierlock.Hold) []*redis.Cmd {
-	cmds := make([]*redis.Cmd, len(holds))
-	pipe := s.control.Pipeline()
-	for i, hold := range holds {
-		cmds[i] = pipe.EvalSha(ctx, renewScript.sha, []string{hold.Key.String()}, hold.ID.Secret(), hold.TTL.Milliseconds())
-	}
-	_, _ = pipe.Exec(ctx) // each command carries its own error
-	again := false
-	for i, hold := range holds {
-		if unknownScript(cmds[i].Err()) {
-			again = true
-			cmds[i] = pipe.Eval(ctx, renewScript.source, []string{hold.Key.String()}, hold.ID.Secret(), hold.TTL.Milliseconds())
-		}
-	}
-	if again {
-		_, _ = pipe.Exec(ctx)
-	}
-	return cmds
 }

@@ -1,22 +1,25 @@
 package redisstore_test
 
 import (
+	"errors"
 	"io"
 	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // proxy stands between a Store and its server. While lose is on, replies go nowhere; while
 // hold has a channel, requests wait until it is closed and are then delivered, even if the
-// client has gone.
+// client has gone. Replies take delay longer.
 type proxy struct {
 	listener net.Listener
 	server   string
 	lose     atomic.Bool
 	hold     atomic.Pointer[chan struct{}]
 	held     atomic.Int64 // requests that wait
+	delay    atomic.Int64 // nanoseconds
 	links    sync.WaitGroup
 	mu       sync.Mutex
 	conns    []net.Conn
@@ -66,13 +69,15 @@ func (p *proxy) copy(to, from net.Conn, wait func()) {
 				wait()
 			} else if p.lose.Load() {
 				n = 0
+			} else if delay := p.delay.Load(); delay > 0 {
+				<-time.After(time.Duration(delay))
 			}
 			if _, err := to.Write(buffer[:n]); err != nil {
 				return
 			}
 		}
 		if err != nil {
-			if err != io.EOF {
+			if !errors.Is(err, io.EOF) {
 				_ = from.Close()
 			}
 			return

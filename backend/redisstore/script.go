@@ -45,6 +45,33 @@ func (s script) run(ctx context.Context, c redis.Scripter, keys []string, args .
 	return cmd
 }
 
+// call is one script with what it is asked.
+type call struct {
+	script script
+	keys   []string
+	args   []any
+}
+
+// pipelined makes all calls in one round trip, and once more by their bodies those whose
+// names the server does not know. Each command carries its own error.
+func pipelined(ctx context.Context, c *redis.Client, calls []call) []*redis.Cmd {
+	cmds := make([]*redis.Cmd, len(calls))
+	pipe := c.Pipeline()
+	for i, one := range calls {
+		cmds[i] = pipe.EvalSha(ctx, one.script.sha, one.keys, one.args...)
+	}
+	_, _ = pipe.Exec(ctx)
+	for i, one := range calls {
+		if unknownScript(cmds[i].Err()) {
+			cmds[i] = pipe.Eval(ctx, one.script.source, one.keys, one.args...)
+		}
+	}
+	if pipe.Len() > 0 {
+		_, _ = pipe.Exec(ctx)
+	}
+	return cmds
+}
+
 // unknownScript tells whether err says that the server does not know a script's name. Then
 // nothing has happened.
 func unknownScript(err error) bool {

@@ -115,12 +115,12 @@ func TestServerThatRefusesIsNamed(t *testing.T) {
 		break_ func(*redis.Client) error
 		reason tierlock.Reason
 	}{
-		"demoted": {func(boss *redis.Client) error { return boss.SlaveOf(t.Context(), "127.0.0.1", "1").Err() }, tierlock.ReasonDenied},
+		"demoted": {func(boss *redis.Client) error { return boss.ReplicaOf(t.Context(), "127.0.0.1", "1").Err() }, tierlock.ReasonDenied},
 		"demoted, and its master is gone": {func(boss *redis.Client) error {
 			if err := boss.ConfigSet(t.Context(), "replica-serve-stale-data", "no").Err(); err != nil {
 				return err
 			}
-			return boss.SlaveOf(t.Context(), "127.0.0.1", "1").Err()
+			return boss.ReplicaOf(t.Context(), "127.0.0.1", "1").Err()
 		}, tierlock.ReasonDown},
 		"no replica to write to": {func(boss *redis.Client) error {
 			return boss.ConfigSet(t.Context(), "min-replicas-to-write", "1").Err()
