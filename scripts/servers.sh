@@ -32,9 +32,11 @@ packages() {
 
 # Each of the next two fills a folder beside its place and then gives it its name, so that
 # an interrupted run leaves nothing that looks whole.
+new=
+trap 'rm -rf -- "$new"' EXIT
+
 kafka_jars() {
   [ -d "$cache/kafka-$kafka/lib" ] && return
-  local new
   new=$(mktemp -d "$cache/.kafka.XXXXXX")
   cat >"$new/pom.xml" <<POM
 <project xmlns="http://maven.apache.org/POM/4.0.0">
@@ -53,7 +55,6 @@ POM
 rnacos_binary() {
   [ -x "$cache/rnacos-$rnacos/bin/rnacos" ] && return
   if [ -z "${TIERLOCK_RNACOS:-}" ] && have rnacos; then return; fi
-  local new
   new=$(mktemp -d "$cache/.rnacos.XXXXXX")
   mkdir "$new/bin"
   case ${TIERLOCK_RNACOS:-} in

@@ -3,11 +3,14 @@ package servers_test
 import (
 	"bufio"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,52 +20,90 @@ import (
 )
 
 // TestNothingOutlivesTheTestProcess ends a second test process in ways that run none of
-// its clean-up, with its server frozen so that no signal but SIGKILL can reach it.
+// its clean-up.
 func TestNothingOutlivesTheTestProcess(t *testing.T) {
 	servers.Need(t, "redis-server")
-	for how, end := range map[string]func(*exec.Cmd){
-		"killed":   func(cmd *exec.Cmd) { _ = cmd.Process.Kill() },
-		"panicked": func(cmd *exec.Cmd) { _ = cmd.Process.Signal(syscall.SIGUSR1) },
-	} {
-		t.Run(how, func(t *testing.T) {
-			tmp := t.TempDir()
-			cmd := exec.Command(os.Args[0], "-test.run=^TestVictim$", "-test.v")
-			cmd.Env = append(os.Environ(), "TIERLOCK_VICTIM=1", "TMPDIR="+tmp)
-			out, err := cmd.StdoutPipe()
-			if err == nil {
-				err = cmd.Start()
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			pid := 0
-			for in := bufio.NewScanner(out); pid == 0 && in.Scan(); {
-				_, _ = fmt.Sscanf(in.Text(), "victim runs %d", &pid)
-			}
-			if pid == 0 || !runs(pid) {
-				t.Fatalf("the victim's server, pid %d, does not run", pid)
-			}
-			end(cmd)
-			_ = cmd.Wait()
-			eventually(t, "the server is gone", func() bool { return !runs(pid) })
-			eventually(t, "its folder is gone", func() bool { return len(left(t, tmp)) == 0 })
-		})
+	for how, end := range map[string]syscall.Signal{"killed": syscall.SIGKILL, "panicked": syscall.SIGUSR1} {
+		for _, what := range slices.Sorted(maps.Keys(victims)) {
+			t.Run(what+" "+how, func(t *testing.T) {
+				tmp := t.TempDir()
+				victim, pid := startVictim(t, what, tmp)
+				if !runs(pid) {
+					t.Fatalf("the victim's server, pid %d, does not run", pid)
+				}
+				_ = victim.Process.Signal(end)
+				_ = victim.Wait()
+				eventually(t, "the server is gone", func() bool { return !runs(pid) })
+				eventually(t, "its folder is gone", func() bool { return len(left(t, tmp)) == 0 })
+				eventually(t, "its shared memory is gone", func() bool { return !sharesMemory(t, pid) })
+			})
+		}
 	}
+}
+
+// victims start a server in the second process and return its pid.
+var victims = map[string]func(t *testing.T) int{
+	"nacos":    func(t *testing.T) int { return servers.Nacos(t).PID() },
+	"postgres": func(t *testing.T) int { return servers.Postgres(t).PID() },
+	"redis": func(t *testing.T) int {
+		r := servers.Redis(t)
+		r.Freeze() // no signal but SIGKILL can reach it
+		return r.PID()
+	},
 }
 
 // TestVictim is the second process of the test above.
 func TestVictim(t *testing.T) {
-	if os.Getenv("TIERLOCK_VICTIM") == "" {
+	start := victims[os.Getenv("TIERLOCK_VICTIM")]
+	if start == nil {
 		return
 	}
 	usr1 := make(chan os.Signal, 1)
 	signal.Notify(usr1, syscall.SIGUSR1) // before the line that makes the signal come
-	r := servers.Redis(t)
-	r.Freeze()
-	fmt.Printf("victim runs %d\n", r.PID())
+	fmt.Printf("victim runs %d\n", start(t))
 	<-usr1
 	go panic("not in the test's goroutine: no clean-up runs")
 	select {}
+}
+
+// startVictim runs TestVictim in a process of its own, whose temporary folder is tmp.
+func startVictim(t *testing.T, what, tmp string) (victim *exec.Cmd, pid int) {
+	t.Helper()
+	for dir := tmp; dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
+		_ = os.Chmod(dir, 0o755) // PostgreSQL's user has to get in
+	}
+	victim = exec.Command(os.Args[0], "-test.run=^TestVictim$", "-test.v")
+	victim.Env = append(os.Environ(), "TIERLOCK_VICTIM="+what, "TMPDIR="+tmp)
+	out, err := victim.StdoutPipe()
+	if err == nil {
+		err = victim.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for in := bufio.NewScanner(out); pid == 0 && in.Scan(); {
+		_, _ = fmt.Sscanf(in.Text(), "victim runs %d", &pid)
+	}
+	if pid == 0 {
+		_ = victim.Process.Kill()
+		t.Fatal("the victim has not started its server")
+	}
+	return victim, pid
+}
+
+// sharesMemory says whether a System V segment that pid has made is still there.
+func sharesMemory(t *testing.T, pid int) bool {
+	t.Helper()
+	segments, err := os.ReadFile("/proc/sysvipc/shm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(segments)) {
+		if f := strings.Fields(line); len(f) > 4 && f[4] == strconv.Itoa(pid) {
+			return true
+		}
+	}
+	return false
 }
 
 // TestServerOutlivesTheThreadThatAskedForIt: the kernel ends a child with the thread that
