@@ -62,13 +62,21 @@ type SwitchConfig struct {
 
 // NacosConfig is a Nacos server.
 type NacosConfig struct {
-	Addr      string     `yaml:"addr"`
-	Namespace string     `yaml:"namespace"` // public
-	Group     string     `yaml:"group"`     // TIERLOCK
-	DataID    string     `yaml:"data_id"`   // tierlock.switch
-	Username  string     `yaml:"username"`
-	Password  Secret     `yaml:",inline"`
-	TLS       *TLSConfig `yaml:"tls"`
+	Addr      string    `yaml:"addr"`
+	Namespace string    `yaml:"namespace"` // public
+	Group     string    `yaml:"group"`     // TIERLOCK
+	DataID    string    `yaml:"data_id"`   // tierlock.switch
+	Username  string    `yaml:"username"`
+	Password  Secret    `yaml:",inline"`
+	TLS       *NacosTLS `yaml:"tls"`
+}
+
+// NacosTLS is TLS to Nacos. Its files are read again until they can be used: a switch that
+// cannot be followed yet keeps no lock from being served.
+type NacosTLS struct {
+	CA   string `yaml:"ca_file"`   // PEM; beside the system's roots
+	Cert string `yaml:"cert_file"` // PEM; none. With key_file
+	Key  string `yaml:"key_file"`  // PEM
 }
 
 // AuditConfig is the spool and where it is forwarded to.
