@@ -30,7 +30,7 @@ func rounds(short, soak int) int {
 func TestSoakEventsSentAgainAfterACrashAreTheSameEvents(t *testing.T) {
 	t.Parallel()
 	again := 0
-	for seed := range uint64(rounds(60, 5000)) {
+	for seed := range uint64(rounds(30, 5000)) {
 		synctest.Test(t, func(t *testing.T) {
 			again += crashRun(t, seed)
 		})

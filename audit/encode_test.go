@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -143,6 +144,18 @@ func TestRequestIDIsNeverWritten(t *testing.T) {
 		text := string(ev.AppendJSON(nil))
 		if strings.Contains(text, id.Secret()) || !strings.Contains(text, `"holder":"`+id.Fingerprint()+`"`) {
 			t.Errorf("%s", text)
+		}
+	}
+}
+
+func TestTimesAreWrittenAsTheStandardLibraryDoes(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 20000 {
+		when := time.Unix(rng.Int64N(253402300800+62135596800)-62135596800, rng.Int64N(1e9))
+		ev := audit.Event{Type: audit.TypeHello, At: when}
+		if want := `"at":"` + when.UTC().Format("2006-01-02T15:04:05.000000Z") + `"`; !strings.Contains(string(ev.AppendJSON(nil)), want) {
+			t.Fatalf("%s, want %s", ev.AppendJSON(nil), want)
 		}
 	}
 }

@@ -70,9 +70,9 @@ func TestRecordDoesNotWaitForTheSinkAndNothingIsLostMeanwhile(t *testing.T) {
 		drain(t, l)
 		sink.set(func(s *memory) { s.fate = func(int, audit.Message) error { return errAway } })
 		record(t, l, 50)
-		time.Sleep(time.Hour)
-		if st := l.Stats(); st.SendErrors < 100 || st.SendErrors > 3000 {
-			t.Errorf("%d tries in an hour", st.SendErrors)
+		time.Sleep(10 * time.Minute)
+		if st := l.Stats(); st.SendErrors < 60 || st.SendErrors > 500 {
+			t.Errorf("%d tries in ten minutes", st.SendErrors)
 		}
 		sink.set(func(s *memory) { s.fate = nil })
 		drain(t, l)
@@ -206,7 +206,7 @@ func TestNotesThatFindNoRoomBecomeAGapOfTheirNumber(t *testing.T) {
 		l := open(t, cfg)
 		synctest.Wait()
 		disk.gate <- struct{}{}
-		const n = 20000 // more than a batch and the queue hold
+		const n = 5000 // more than a batch and the queue hold
 		for i := range n {
 			ev := grant(t, i%50)
 			l.Note(&ev)

@@ -78,7 +78,7 @@ func (a *arena) addHeaders(y *body, producer string, epoch, seq uint64) []Header
 		Header{"ce_id", a.add(func(b []byte) []byte { return appendID(b, producer, epoch, seq) })},
 		Header{"ce_source", a.add(func(b []byte) []byte { return append(b, producer...) })},
 		Header{"ce_type", a.add(func(b []byte) []byte { return append(append(b, "tierlock."...), y.kind...) })},
-		Header{"ce_time", a.add(func(b []byte) []byte { return y.at.UTC().AppendFormat(b, timeFormat) })})
+		Header{"ce_time", a.add(func(b []byte) []byte { return appendStamp(b, y.at) })})
 	return a.headers[at:len(a.headers):len(a.headers)]
 }
 
