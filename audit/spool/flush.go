@@ -2,6 +2,7 @@ package spool
 
 import (
 	"fmt"
+	"runtime"
 	"time"
 )
 
@@ -34,6 +35,10 @@ func (s *Spool) next() *batch {
 		case now:
 			if s.cfg.Linger > 0 && !closed {
 				<-time.After(s.cfg.Linger)
+			} else {
+				// Those whom the last batch has just released are about to come back:
+				// let them, or every other batch is one record.
+				runtime.Gosched()
 			}
 			return s.take()
 		default: // nobody waits: give it Lazy to grow, or until somebody does
