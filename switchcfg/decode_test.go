@@ -47,7 +47,7 @@ func TestDecodeReadsEveryKind(t *testing.T) {
 		Name: "42", On: true, Size: -128, Count: 255, Ratio: 0.95, Wait: 1500 * time.Millisecond,
 		At: time.Date(2026, 11, 29, 18, 0, 0, 0, time.UTC), Tier: tierlock.Local, Addrs: []string{"a", "b"}, Share: &share,
 		Store: store{Kind: "redis", TTL: time.Second}, Chains: map[string]store{"order": {Kind: "x", TTL: 3 * time.Second}},
-		Labels: map[string]string{"k": "v"}, Pool: Pool{PoolSize: 64}, Plain: "p", Skipped: "kept",
+		Labels: map[string]string{"k": "v"}, Pool: Pool{PoolSize: 64}, Plain: "p", Skipped: "kept", hidden: "kept",
 	}
 	for form, text := range map[string]string{
 		"yaml": "name: '42'\non: true\nsize: -128\ncount: 255\nratio: .95\nwait: 1.5s\nat: 2026-11-29T18:00:00Z\ntier: local\naddrs: [a, b]\n" +
@@ -55,7 +55,7 @@ func TestDecodeReadsEveryKind(t *testing.T) {
 		"json": `{"name":"42","on":true,"size":-128,"count":255,"ratio":0.95,"wait":"1.5s","at":"2026-11-29T18:00:00Z","tier":"local",` +
 			"\n\t\"addrs\":[\"a\",\"b\"],\r\n\t" + `"share":7,"store":{"kind":"redis"},"chains":{"order":{"kind":"x","ttl":"3s"}},"labels":{"k":"v"},"pool_size":64,"plain":"p"}`,
 	} {
-		got := settings{Store: store{TTL: time.Second}, Skipped: "kept"} // defaults
+		got := settings{Store: store{TTL: time.Second}, Skipped: "kept", hidden: "kept"} // defaults
 		if err := Decode([]byte(text), &got); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %v\n got %+v\nwant %+v", form, err, got, want)
 		}
@@ -84,7 +84,7 @@ func TestDecodeNamesTheFault(t *testing.T) {
 		"tab":                 {"store:\n\tkind: x", "text", "", "is neither YAML nor JSON: line 2"},
 		"second document":     {"name: a\n---\nname: b", "text", "", "holds a second document (line 2)"},
 		"rubbish behind":      {"name: a\n---\nname: [", "text", "", "is neither YAML nor JSON"},
-		"unknown":             {"on: true\nnmae: a", "nmae", "a", "is not known here: want one of name, on, size"},
+		"unknown":             {"on: true\nnames: a", "names", "a", "is not known here: want one of name, on, size"},
 		"unknown below":       {"chains: {order: {tll: 3s}}", "chains.order.tll", "3s", "is not known here: want one of kind, ttl, password (line 1)"},
 		"twice":               {"name: a\non: true\nname: b", "name", "b", "is given twice, first in line 1 (line 3)"},
 		"twice in json":       {`{"count":1,"count":1}`, "count", "1", "is given twice"},

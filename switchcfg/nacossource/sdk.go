@@ -1,6 +1,7 @@
 package nacossource
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -116,7 +117,8 @@ func (s *sdk) open() bool {
 	if err != nil {
 		return false
 	}
-	conn, err := net.DialTimeout("tcp", net.JoinHostPort(host, strconv.FormatUint(port+grpcOffset, 10)), time.Second)
+	dialer := net.Dialer{Timeout: time.Second} // not the fetch's ctx: that has ended when it matters
+	conn, err := dialer.DialContext(context.Background(), "tcp", net.JoinHostPort(host, strconv.FormatUint(port+grpcOffset, 10)))
 	if err != nil {
 		return false
 	}
@@ -149,6 +151,6 @@ const drain = 250 * time.Millisecond
 // close takes the configuration from the listener first, which then has nothing to ask.
 func (c *connected) close() {
 	_ = c.CancelListenConfig(c.param)
-	time.Sleep(drain)
+	pause(context.Background(), drain)
 	c.CloseClient()
 }
