@@ -82,6 +82,9 @@ func (c Config) withDefaults() (Config, error) {
 		c.ClockError = 500 * time.Millisecond
 	}
 	c.ClockError = max(c.ClockError, 0)
+	if c.Quota == 0 {
+		c.Quota = 2 << 30
+	}
 	if c.Notes == 0 {
 		c.Notes = 16384
 	}

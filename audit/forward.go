@@ -76,6 +76,8 @@ func (f *forwarder) run(ctx context.Context) {
 		case errors.Is(err, context.DeadlineExceeded): // idle
 			f.settle()
 			continue
+		case errors.Is(err, ErrClosed): // the seal is sent: nothing comes any more
+			return
 		case err != nil && ctx.Err() == nil:
 			f.l.log.Error("spool cannot be read", slog.Any("error", err))
 			f.pause(ctx, backoffMost)

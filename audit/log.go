@@ -230,7 +230,7 @@ func (l *Log) Close(ctx context.Context) error {
 func (l *Log) Stats() Stats {
 	s := l.spool.Stats()
 	st := Stats{
-		Producer: l.cfg.Producer, Epoch: s.Epoch, Durable: s.Durable, Bytes: s.Bytes, Quota: l.quota(),
+		Producer: l.cfg.Producer, Epoch: s.Epoch, Durable: s.Durable, Bytes: s.Bytes, Quota: l.cfg.Quota,
 		Recorded: l.count.recorded.Load(), Noted: l.count.noted.Load(), Overflow: l.notes.lost.Load(),
 		Shed: l.count.shed.Load(), Gaps: l.count.gaps.Load(), Forced: l.count.forced.Load(),
 		Syncs: s.Syncs, SyncTime: s.SyncTime, TornBytes: s.Torn, Damaged: s.Damaged, Full: s.Full, Failed: s.Failed != nil,
@@ -239,13 +239,6 @@ func (l *Log) Stats() Stats {
 		l.fwd.addStats(&st)
 	}
 	return st
-}
-
-func (l *Log) quota() int64 {
-	if l.cfg.Quota == 0 {
-		return 2 << 30
-	}
-	return l.cfg.Quota
 }
 
 func checkRecorded(ev *Event) error {

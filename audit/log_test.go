@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"strings"
 	"testing"
@@ -21,7 +22,10 @@ func TestLogDeliversEverythingOnceInOrderAndComplete(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		sink := newMemory(4)
-		l := open(t, config(powerfs.New(), sink))
+		var said strings.Builder
+		cfg := config(powerfs.New(), sink)
+		cfg.Logger = slog.New(slog.NewTextHandler(&said, nil))
+		l := open(t, cfg)
 		for i := range 100 {
 			ev := record(t, l, i%7)
 			end := audit.Ended(tierlock.Grant{Chain: ev.Chain, Key: ev.Key, RequestID: ev.ID, Tier: ev.Tier, AcquiredAt: ev.GrantedAt}, audit.Released, audit.Committed, time.Now())
@@ -34,6 +38,9 @@ func TestLogDeliversEverythingOnceInOrderAndComplete(t *testing.T) {
 		shut(t, l)
 		if acc := sink.account(t); !acc.Complete() || len(acc.Seen) != 1 || acc.Seen[0] != (audit.Range{From: 1, To: 202}) {
 			t.Errorf("account %+v", acc)
+		}
+		if said.Len() > 0 {
+			t.Errorf("a quiet life is logged: %s", said.String())
 		}
 		for p, list := range sink.events(t) {
 			if list[0].Type != audit.TypeHello || list[len(list)-1].Type != audit.TypeSeal {
