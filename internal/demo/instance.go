@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/tierlock/tierlock"
@@ -22,8 +23,8 @@ import (
 
 const (
 	holdTTL  = 60 * time.Second       // long, so that a lock left behind is still there when it is looked for
-	holdWait = 100 * time.Millisecond // shortened from 300 ms: customers of the demo are impatient, so that conflicts show
-	poolSize = 8                      // shortened from 64: a wire that a demo can fill
+	holdWait = 250 * time.Millisecond // shortened from 300 ms, so that conflicts show; not under the attempt of 200 ms
+	dawdle   = 300 * time.Millisecond // how long a customer who cannot find the card holds everybody up
 	gift     = "gift"                 // the second kind of coupons: repaired by a Go function, the first one by SQL
 )
 
@@ -56,11 +57,12 @@ type instance struct {
 // scene is what all instances of one story share.
 type scene struct {
 	timetable Timetable
-	servers   *servers
+	servers   *stage
 	seams     Seams
 	oracle    *oracle
 	ledger    *ledger
 	nudge     func(instance string) // called when a chain may have flipped
+	served    atomic.Int64          // holds so far
 	log       *slog.Logger
 }
 
@@ -76,7 +78,7 @@ func (sc *scene) open(ctx context.Context, name string) (in *instance, err error
 	if err := sc.openLog(in); err != nil {
 		return in, err
 	}
-	store, err := redisstore.New(redisstore.Config{Addrs: []string{sc.servers.proxy.Addr()}, PoolSize: poolSize, Logger: sc.log})
+	store, err := redisstore.New(redisstore.Config{Addrs: []string{sc.servers.proxy.Addr()}, PoolSize: sc.timetable.Wire, Logger: sc.log})
 	if err != nil {
 		return in, err
 	}
@@ -148,13 +150,13 @@ func (sc *scene) hooks(in *instance) gateway.Hooks {
 
 func (sc *scene) openServices(in *instance) (err error) {
 	in.orders, err = order.New(order.Config{
-		Gateway: in.gw, DB: sc.servers.db, Dialect: sc.servers.dialect, Enter: sc.seams.Enter, Watch: sc.oracle.watch,
+		Gateway: in.gw, DB: sc.servers.db, Dialect: sc.servers.dialect, Enter: sc.seams.Enter, Watch: sc.watch,
 	})
 	if err != nil {
 		return err
 	}
 	cfg := coupon.Config{
-		Gateway: in.gw, DB: sc.servers.db, Watch: sc.oracle.watch,
+		Gateway: in.gw, DB: sc.servers.db, Watch: sc.watch,
 		Between: func(ctx context.Context) { pause(ctx, sc.timetable.Between) },
 	}
 	if in.coupons, err = coupon.New(cfg); err != nil {
@@ -163,6 +165,16 @@ func (sc *scene) openServices(in *instance) (err error) {
 	cfg.Kind = gift
 	in.gifts, err = coupon.New(cfg)
 	return err
+}
+
+// watch has the oracle note every hold. Every hundredth customer dawdles: without one
+// nobody would ever be told that somebody else holds the lock.
+func (sc *scene) watch(ctx context.Context, g tierlock.Grant) (leave func()) {
+	leave = sc.oracle.watch(ctx, g)
+	if sc.served.Add(1)%100 == 0 {
+		pause(ctx, dawdle)
+	}
+	return leave
 }
 
 // closeGateway ends the locks' side: after it no event comes any more.

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/examples/coupon"
@@ -22,7 +23,6 @@ const (
 	repeatEvery = 10   // every so many orders is delivered twice at once
 	doubleEvery = 25   // every so many claims is a double click that reaches both instances
 	giftEvery   = 4    // every so many claims is for a gift
-	userPool    = 2000 // users come back, and have claimed before
 	perCoupon   = 3000 // requests until the next coupon is given out
 )
 
@@ -39,7 +39,8 @@ type load struct {
 
 	staleTried, staleRefused atomic.Int64 // of the sleepers
 
-	rush atomic.Bool
+	rushOrders, rushClaims, calm atomic.Bool
+
 	stop context.CancelFunc
 	work sync.WaitGroup
 }
@@ -74,16 +75,32 @@ func (l *load) halt() {
 	l.work.Wait()
 }
 
-// think is what a customer does between two requests: less of it in a rush.
-func (l *load) think(ctx context.Context) {
-	if l.rush.Load() {
-		pause(ctx, l.scene.timetable.Rush)
-		return
+// arrive lets customers come one after the other: a cold start of all at once would be a
+// slow store in itself.
+func (l *load) arrive(ctx context.Context, rnd *rand.Rand) {
+	pause(ctx, time.Duration(rnd.Int64N(int64(l.scene.timetable.Normal/2))))
+}
+
+// rush makes customers of either chain think less.
+func (l *load) rush(orders, claims bool) {
+	l.rushOrders.Store(orders)
+	l.rushClaims.Store(claims)
+}
+
+// think is what a customer does between two requests.
+func (l *load) think(ctx context.Context, rush *atomic.Bool) {
+	switch t := &l.scene.timetable; {
+	case l.calm.Load():
+		pause(ctx, 10*t.Think)
+	case rush.Load():
+		pause(ctx, t.Rush)
+	default:
+		pause(ctx, t.Think)
 	}
-	pause(ctx, l.scene.timetable.Think)
 }
 
 func (l *load) orders(ctx context.Context, i int, rnd *rand.Rand) {
+	l.arrive(ctx, rnd)
 	for ctx.Err() == nil {
 		o := order.Order{ID: l.id("o"), SKU: "hot-" + strconv.Itoa(rnd.IntN(hotSKUs))}
 		if rnd.IntN(50) == 0 {
@@ -94,13 +111,14 @@ func (l *load) orders(ctx context.Context, i int, rnd *rand.Rand) {
 		} else {
 			l.place(ctx, l.instances[i], o)
 		}
-		l.think(ctx)
+		l.think(ctx, &l.rushOrders)
 	}
 }
 
 func (l *load) claims(ctx context.Context, i int, rnd *rand.Rand) {
+	l.arrive(ctx, rnd)
 	for ctx.Err() == nil {
-		c := coupon.Claim{User: "u" + strconv.Itoa(rnd.IntN(userPool)), Coupon: "c" + strconv.Itoa(int(l.ids.Load()/perCoupon))}
+		c := coupon.Claim{User: "u" + strconv.Itoa(rnd.IntN(l.scene.timetable.Users)), Coupon: "c" + strconv.Itoa(int(l.ids.Load()/perCoupon))}
 		kind := "coupon"
 		if rnd.IntN(giftEvery) == 0 {
 			kind, c.Coupon = gift, "g"+c.Coupon
@@ -110,7 +128,7 @@ func (l *load) claims(ctx context.Context, i int, rnd *rand.Rand) {
 		} else {
 			l.claim(ctx, l.instances[i], kind, c)
 		}
-		l.think(ctx)
+		l.think(ctx, &l.rushClaims)
 	}
 }
 

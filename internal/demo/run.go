@@ -16,6 +16,10 @@ import (
 // returns the exit code: 0 when the report is ok, 1 when it is not or the story could not
 // be told, 2 for bad flags. With --output json stdout gets one object and nothing else.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	return run(ctx, args, stdout, stderr, Embedded(), Real())
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer, embedded, real Timetable) int {
 	o, err := parse(args, stderr)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
@@ -24,16 +28,15 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, err)
 		return 2
 	}
-	out := stdout
+	out, timetable := stdout, embedded
 	if o.json {
 		out = stderr
 	}
-	t := Embedded()
 	if o.redis != "" || o.kafka != "" || o.nacos != "" || o.dsn != "" {
-		t = Real()
+		timetable = real
 	}
 	v := newView(out)
-	r, err := tell(ctx, o, t, Seams{}, v, logger(stderr))
+	r, err := tell(ctx, o, timetable, Seams{}, v, logger(stderr))
 	if err != nil {
 		fmt.Fprintln(stderr, "tierlock demo:", err)
 	}
@@ -42,10 +45,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	v.summarize(r)
 	if o.json {
-		if err := r.writeJSON(stdout); err != nil {
-			fmt.Fprintln(stderr, "tierlock demo:", err)
-			return 1
-		}
+		err = errors.Join(err, r.writeJSON(stdout))
 	}
 	if !r.OK || err != nil {
 		return 1

@@ -63,7 +63,7 @@ func tell(ctx context.Context, o options, t Timetable, seams Seams, v *view, log
 
 // open starts the servers, the shop's tables and both instances.
 func (s *story) open(ctx context.Context) (err error) {
-	if s.servers, err = startServers(ctx, s.options, s.log); err != nil {
+	if s.servers, err = setStage(ctx, s.options, s.log); err != nil {
 		return err
 	}
 	if s.shop, err = openShop(ctx, s.servers.db, s.servers.dialect, s.servers.tables); err != nil {
@@ -170,22 +170,23 @@ func (s *story) slow(ctx context.Context, _ *sleeper) error {
 
 func (s *story) saturated(ctx context.Context, _ *sleeper) error {
 	t := &s.timetable
-	s.part("saturated", fmt.Sprintf("replies take %v: the wire of %d fills, and after %v the weak chain steps down", t.FillBy, poolSize, t.SaturateIn))
+	s.part("saturated", fmt.Sprintf("replies take %v: the wire of %d fills, and after %v the weak chain steps down", t.FillBy, t.Wire, t.SaturateIn))
 	if err := s.servers.proxy.Delay(ctx, 0); err != nil {
 		return err
 	}
 	began := time.Now()
 	s.until(ctx, t.Slack, s.flips.settled) // slow would win over saturated
 	was := s.ledger.tierCounts()
-	s.load.rush.Store(true)
-	defer s.load.rush.Store(false)
+	s.load.rush(true, true)
+	defer s.load.rush(false, false)
 	if err := s.servers.proxy.Delay(ctx, t.FillBy); err != nil {
 		return err
 	}
 	return s.spend(ctx, t.Saturated-time.Since(began), func() bool { return s.ledger.tierCounts().Local > was.Local })
 }
 
-// relief lets the store be well for a moment, so that the sleeper can take its lock.
+// relief lets the store be well and customers hold their breath for a moment, so that the
+// sleeper can take its lock.
 func (s *story) relief(ctx context.Context, sl *sleeper) error {
 	t := &s.timetable
 	s.part("relief", "the store is well for a moment; one holder takes a lock of "+t.StaleTTL.String()+" and falls asleep")
@@ -193,6 +194,8 @@ func (s *story) relief(ctx context.Context, sl *sleeper) error {
 		return err
 	}
 	began := time.Now()
+	s.load.calm.Store(true)
+	defer s.load.calm.Store(false)
 	s.until(ctx, t.Relief+t.Slack, s.flips.settled)
 	for {
 		err := sl.take(ctx, s.in[0])
@@ -230,8 +233,8 @@ func (s *story) bypassed(ctx context.Context, _ *sleeper) error {
 	s.part("switch", fmt.Sprintf("an operator lets coupons through without a lock, for %v; after %v the store is back", t.Switch, t.StillDown))
 	began, was := time.Now(), s.ledger.tierCounts()
 	until := began.Add(t.Switch)
-	s.load.rush.Store(true)
-	defer s.load.rush.Store(false)
+	s.load.rush(false, true)
+	defer s.load.rush(false, false)
 	if err := s.order(ctx, until); err != nil {
 		return err
 	}

@@ -32,9 +32,11 @@ type Timetable struct {
 	Idle       time.Duration // 1 h
 	StaleTTL   time.Duration // of the hold that goes stale, 60 s elsewhere in the demo
 
+	Wire      int           // connections of each instance for taking locks; the product's default is 64
 	Customers int           // of each chain on each instance, one request at a time each
+	Users     int           // who claim coupons: they come back, and have claimed before
 	Think     time.Duration // of a customer between two requests
-	Rush      time.Duration // the same while the wire is to fill, and under bypass
+	Rush      time.Duration // the same while the wire is to fill, and of claims under bypass
 	Between   time.Duration // check and claim of a coupon
 }
 
@@ -47,7 +49,7 @@ func Embedded() Timetable {
 		SlowBy: 300 * time.Millisecond, FillBy: 80 * time.Millisecond,
 		SaturateIn: 2 * time.Second, RelaxIn: 1500 * time.Millisecond, RampEvery: 500 * time.Millisecond,
 		Heartbeat: 500 * time.Millisecond, Quiet: 3 * time.Second, Idle: 30 * time.Second, StaleTTL: time.Second,
-		Customers: 12, Think: 80 * time.Millisecond, Rush: 15 * time.Millisecond, Between: 2 * time.Millisecond,
+		Wire: 8, Customers: 12, Users: 2000, Think: 80 * time.Millisecond, Rush: 15 * time.Millisecond, Between: 2 * time.Millisecond,
 	}
 }
 

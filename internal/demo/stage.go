@@ -25,8 +25,8 @@ import (
 
 const partitions = 12 // of the event topic, as the product's default
 
-// servers are what the story runs on: stand-ins inside the process, or real ones.
-type servers struct {
+// stage is what the story runs on: stand-ins inside the process, or real ones.
+type stage struct {
 	names map[string]string // what each part is, for the person watching
 
 	dir   string // for spools, the switch file and the embedded database
@@ -47,11 +47,11 @@ type servers struct {
 	closers []func(context.Context) error
 }
 
-// startServers starts or reaches everything that o asks for. On an error nothing is left
+// setStage starts or reaches everything that o asks for. On an error nothing is left
 // running.
-func startServers(ctx context.Context, o options, log *slog.Logger) (s *servers, err error) {
+func setStage(ctx context.Context, o options, log *slog.Logger) (s *stage, err error) {
 	run := strconv.FormatInt(time.Now().UnixMilli(), 36)
-	s = &servers{
+	s = &stage{
 		names: map[string]string{}, topic: "tierlock.events.v1.demo-" + run, group: "tierlock-demo-" + run,
 		nacos: o.nacos, dataID: "tierlock.switch.demo-" + run,
 	}
@@ -81,10 +81,10 @@ func startServers(ctx context.Context, o options, log *slog.Logger) (s *servers,
 	return s, nil
 }
 
-func (s *servers) onClose(f func(context.Context) error) { s.closers = append(s.closers, f) }
+func (s *stage) onClose(f func(context.Context) error) { s.closers = append(s.closers, f) }
 
 // close ends what was started, the last first.
-func (s *servers) close(ctx context.Context) error {
+func (s *stage) close(ctx context.Context) error {
 	var errs []error
 	for i := len(s.closers) - 1; i >= 0; i-- {
 		errs = append(errs, s.closers[i](ctx))
@@ -93,7 +93,7 @@ func (s *servers) close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-func (s *servers) startRedis(o options, log *slog.Logger) error {
+func (s *stage) startRedis(o options, log *slog.Logger) error {
 	s.redis, s.names["redis"] = o.redis, "Redis at "+o.redis
 	if o.redis == "" {
 		mem, err := memredis.Start(log)
@@ -112,7 +112,7 @@ func (s *servers) startRedis(o options, log *slog.Logger) error {
 	return nil
 }
 
-func (s *servers) startKafka(ctx context.Context, o options) error {
+func (s *stage) startKafka(ctx context.Context, o options) error {
 	s.kafka, s.names["kafka"] = []string{o.kafka}, "Kafka at "+o.kafka
 	if o.kafka == "" {
 		mem, err := memkafka.Start()
@@ -136,13 +136,13 @@ func (s *servers) startKafka(ctx context.Context, o options) error {
 }
 
 // sink is a fresh way into the event topic; each producer has its own.
-func (s *servers) sink() (*kafkasink.Sink, error) {
+func (s *stage) sink() (*kafkasink.Sink, error) {
 	return kafkasink.New(kafkasink.Config{
 		Brokers: s.kafka, Topic: s.topic, DLQ: s.topic + ".dlq", Findings: s.topic + ".findings", Partitions: partitions,
 	})
 }
 
-func (s *servers) openDatabase(ctx context.Context, o options, schema string) error {
+func (s *stage) openDatabase(ctx context.Context, o options, schema string) error {
 	if o.dsn == "" {
 		db, err := sqlite.Open(s.dir)
 		if err != nil {
@@ -161,4 +161,4 @@ func (s *servers) openDatabase(ctx context.Context, o options, schema string) er
 	return nil
 }
 
-func (s *servers) switchFile() string { return filepath.Join(s.dir, "switch.yaml") }
+func (s *stage) switchFile() string { return filepath.Join(s.dir, "switch.yaml") }
