@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -67,4 +68,60 @@ func TestSharedAndLocalNeverOverlapInAProcess(t *testing.T) {
 	if n := overlaps.Load(); n != 0 {
 		t.Errorf("%d overlaps among %d shared and %d local holds", n, shared.Load(), local.Load())
 	}
+}
+
+// The storm seldom meets the two windows below, since a flip sends most requests back
+// anyway. These walk through them step by step.
+func TestALateSharedGrantSeesTheLocalHolder(t *testing.T) {
+	bubble(t, weak(), func(t *testing.T, k one) {
+		k.Store.Slow(100 * time.Millisecond)
+		var local *gateway.Lock
+		time.AfterFunc(20*time.Millisecond, func() { // the shared request has looked into the table already
+			k.Force("c", tierlock.ModeLocal)
+			local, _ = k.TryLock(context.Background(), "a")
+			k.Force("c", tierlock.ModeShared)
+		})
+		_, v := k.ask("a")
+		if v.Outcome != tierlock.Failure || local.Grant().Tier != tierlock.Local {
+			t.Errorf("got %+v beside a local holder (%v)", v, local.Grant().Tier)
+		}
+		eventually(t, time.Second, "the late grant given back", func() bool { return k.Store.Keys() == 0 })
+		_ = local.Unlock(t.Context())
+	})
+}
+
+// entering acts once before a request enters the table.
+type entering struct {
+	tierlock.Backend
+	act func()
+}
+
+func (e *entering) Acquire(ctx context.Context, req tierlock.Request) (tierlock.Answer, error) {
+	if act := e.act; act != nil {
+		e.act = nil
+		act()
+	}
+	return e.Backend.Acquire(ctx, req)
+}
+
+func TestALocalRequestSeesTheSharedHolderThatCameFirst(t *testing.T) {
+	bubble(t, weak(), func(t *testing.T, k one) {
+		var shared *gateway.Lock
+		k.WrapLocal(func(b tierlock.Backend) tierlock.Backend {
+			return &entering{b, func() { // the local request has looked into the registry already
+				k.Force("c", tierlock.ModeShared)
+				shared = k.must("a")
+				k.Force("c", tierlock.ModeLocal)
+			}}
+		})
+		k.Force("c", tierlock.ModeLocal)
+		_, v := k.ask("a")
+		if v.Outcome != tierlock.Failure || shared.Grant().Tier != tierlock.Shared {
+			t.Errorf("got %+v beside a shared holder (%v)", v, shared.Grant().Tier)
+		}
+		if n := k.Status().Chains[0].Local; n != 0 {
+			t.Errorf("%d local holders left", n)
+		}
+		_ = shared.Unlock(t.Context())
+	})
 }

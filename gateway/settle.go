@@ -13,7 +13,7 @@ import (
 
 const (
 	settleAtOnce = 16                     // releases out at once: a store that comes back is not met by a herd
-	settleIn     = time.Second            // for one answer, as long as a probe gets: nobody waits for it
+	settleIn     = 2 * time.Second        // for one answer: nobody waits for it, and a slow store takes long to greet a new connection
 	settleFirst  = 100 * time.Millisecond // pause after a first missing answer, doubled ...
 	settleLast   = 2 * time.Second        // ... up to this
 	ledgerRoom   = 100_000                // entries; what finds no room is left to its ttl, and said so

@@ -1,0 +1,9 @@
+package gateway
+
+import "github.com/tierlock/tierlock"
+
+// WrapLocal puts wrap around the chain's local table, so that a test can act at the moment
+// in which a request enters it.
+func (c *Chain) WrapLocal(wrap func(tierlock.Backend) tierlock.Backend) {
+	c.local.Backend = wrap(c.local.Backend)
+}
