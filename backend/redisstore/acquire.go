@@ -51,7 +51,7 @@ func (s *Store) acquire(ctx context.Context, req tierlock.Request) (tierlock.Ans
 	if err != nil {
 		return tierlock.Answer{}, 0, err
 	}
-	s.clock.learn(limit.sent, time.Now(), time.UnixMicro(r.now))
+	s.learn(ctx, limit.sent, time.UnixMicro(r.now))
 	return r.answer(limit.sent, req.TTL), r.now, nil
 }
 

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -66,9 +67,19 @@ func (s *Store) greet(ctx context.Context, c *redis.Conn) error {
 	if err != nil && !answered(err) {
 		return err
 	}
-	s.clock.meet(runID(info.Val()))
+	if s.clock.meet(runID(info.Val())) {
+		s.cfg.Logger.InfoContext(ctx, "redis is another process than before", slog.String("addr", s.cfg.Addrs[0]))
+	}
 	if now.Err() == nil {
-		s.clock.learn(sent, time.Now(), now.Val())
+		s.learn(ctx, sent, now.Val())
 	}
 	return nil
+}
+
+// learn takes in the server time of a reply to what was sent then. A step of that clock
+// weakens what every lock on this server promises, so it is told.
+func (s *Store) learn(ctx context.Context, sent, server time.Time) {
+	if s.clock.learn(sent, time.Now(), server) {
+		s.cfg.Logger.WarnContext(ctx, "redis clock was stepped: locks may end early or late", slog.String("addr", s.cfg.Addrs[0]))
+	}
 }

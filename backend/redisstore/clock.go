@@ -35,14 +35,14 @@ func (v view) aged(at time.Duration) view {
 }
 
 // learn takes in that the server's clock showed server at some time between sent and
-// received.
-func (c *clock) learn(sent, received, server time.Time) {
+// received, and tells whether that cannot be without a step of the server's clock.
+func (c *clock) learn(sent, received, server time.Time) (stepped bool) {
 	at, stamp := received.Sub(c.start), time.Duration(server.UnixNano())
 	fresh := view{at, stamp - at, stamp - sent.Sub(c.start)}
 	if old := c.view.Load(); old != nil {
 		aged := old.aged(at)
 		if fresh.lo <= aged.lo && fresh.hi >= aged.hi {
-			return // the usual case under load: nothing new, and nothing written
+			return false // the usual case under load: nothing new, and nothing written
 		}
 	}
 	c.mu.Lock()
@@ -50,24 +50,29 @@ func (c *clock) learn(sent, received, server time.Time) {
 	if old := c.view.Load(); old != nil {
 		aged := old.aged(at)
 		lo, hi := max(fresh.lo, aged.lo), min(fresh.hi, aged.hi)
-		if lo <= hi {
+		stepped = lo > hi
+		if !stepped {
 			fresh = view{at, lo, hi}
 		}
 	}
 	c.view.Store(&fresh)
+	return stepped
 }
 
-// meet takes in which server answers. Another one than before has another clock.
-func (c *clock) meet(runID string) {
+// meet takes in which server answers, and tells whether it is another one than before:
+// that one has another clock.
+func (c *clock) meet(runID string) (another bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if runID == "" || runID == c.runID {
-		return
+		return false
 	}
-	if c.runID != "" {
+	another = c.runID != ""
+	if another {
 		c.view.Store(nil)
 	}
 	c.runID = runID
+	return another
 }
 
 // server is the earliest that the server's clock can show when this process's shows t, in

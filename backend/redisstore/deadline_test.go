@@ -97,6 +97,27 @@ func TestCancelEndsTheWaitForAConnection(t *testing.T) {
 	eventually(t, "the dial that nobody waits for is counted", func() bool { return store.Loose("") == 1 })
 }
 
+func TestCloseEndsTheDialsUnderWay(t *testing.T) {
+	store, err := redisstore.New(redisstore.Config{Addrs: []string{blackHole(t)}, Dial: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := make(chan error)
+	go func() {
+		ctx, _ := within(t, 30*time.Second)
+		_, err := store.Acquire(ctx, tierlock.Request{Hold: newHold(t, minute)})
+		asked <- err
+	}()
+	eventually(t, "the dial is under way", func() bool { return store.Dialling() == 1 })
+	if err := store.Close(); err != nil {
+		t.Error(err)
+	}
+	wantFault(t, <-asked, tierlock.ReasonBroken, false)
+	_, err = try(t, store, newHold(t, minute))
+	wantFault(t, err, tierlock.ReasonBroken, false)
+}
+
+// silent is the address of a server that accepts connections and never says a word.
 func silent(t *testing.T) string {
 	t.Helper()
 	addr, _ := silentServer(t)

@@ -60,3 +60,14 @@ func TestAnswerHasNoTimeForAHoldThatNeverExpires(t *testing.T) {
 		t.Errorf("mine: until %v before it was asked", a.Until.Sub(sent))
 	}
 }
+
+func FuzzParseKeepsToTheStatuses(f *testing.F) {
+	f.Add(int64(3), int64(5), int64(900), "abc", uint8(4))
+	f.Fuzz(func(t *testing.T, status, now, left int64, last string, parts uint8) {
+		all := []any{status, now, left, last, last}
+		got, ok := parse(all[:int(parts)%(len(all)+1)])
+		if ok && (got.status < tierlock.Granted || got.status > tierlock.Gone || got.holder != "" && got.status != tierlock.Held) {
+			t.Errorf("accepted %+v", got)
+		}
+	})
+}
