@@ -41,7 +41,6 @@ func history(tb testing.TB, rng *rand.Rand, holds, keys int, twice bool) []truth
 	type producer struct {
 		name       string
 		off, bound time.Duration
-		seq        uint64
 	}
 	producers := make([]*producer, 4)
 	for i := range producers {

@@ -43,7 +43,7 @@ func (j *Job) Run(ctx context.Context) error {
 		batch, err := j.next(ctx)
 		switch {
 		case ctx.Err() != nil:
-			return nil
+			return nil //nolint:nilerr // to be told to stop is no fault
 		case errors.Is(err, io.EOF):
 			if again, err := j.finish(ctx); err != nil || !again {
 				return err
@@ -94,7 +94,7 @@ func (j *Job) take(ctx context.Context, b Batch) error {
 	}
 	for _, p := range b.CaughtUp {
 		if w := j.windows[p]; w != nil {
-			w.caught = true
+			w.caught, w.asOf = true, or(b.AsOf, time.Now())
 		}
 	}
 	return nil
@@ -133,7 +133,7 @@ func (j *Job) step(ctx context.Context, complete bool) error {
 	for _, w := range j.windows {
 		again, err := j.reread(ctx, w, now)
 		if err == nil && !again {
-			err = j.judge(ctx, w, now, complete)
+			err = j.judge(ctx, w, complete)
 		}
 		if err != nil {
 			return err
@@ -151,7 +151,7 @@ func (j *Job) step(ctx context.Context, complete bool) error {
 // finish is the last step, unless a late event makes a partition come again.
 func (j *Job) finish(ctx context.Context) (again bool, err error) {
 	for _, w := range j.windows {
-		w.caught = true
+		w.caught, w.asOf = true, time.Now()
 		if w.lateSince.IsZero() {
 			continue
 		}
@@ -191,11 +191,11 @@ func (j *Job) reread(ctx context.Context, w *window, now time.Time) (again bool,
 }
 
 // judge stores what a window has found.
-func (j *Job) judge(ctx context.Context, w *window, now time.Time, complete bool) error {
+func (j *Job) judge(ctx context.Context, w *window, complete bool) error {
 	if w.caught {
-		w.feeds.silence(now, j.cfg.Idle)
+		w.feeds.silence(w.asOf, j.cfg.Idle)
 	}
-	found, judged := w.judge(now, j.cfg.Lateness, complete)
+	found, judged := w.judge(j.cfg.Lateness, complete)
 	w.feeds.miss(w.horizon)
 	news, swallowed := w.news(found)
 	for _, f := range news {
@@ -218,21 +218,25 @@ func (j *Job) judge(ctx context.Context, w *window, now time.Time, complete bool
 
 // ready tells whether a chain may be repaired now.
 func (j *Job) ready(chain string) bool {
+	known := time.Now() // up to when nothing was unread anywhere
 	for _, w := range j.windows {
 		if !w.caught || w.next < w.resume || !w.lateSince.IsZero() {
 			return false // what producers say now has not been read yet
+		}
+		if w.asOf.Before(known) {
+			known = w.asOf
 		}
 	}
 	if j.cfg.SwitchOn != nil && j.cfg.SwitchOn(chain) {
 		return false
 	}
-	return j.fleet.quiet(chain, j.cfg.Quiet, j.cfg.Idle, time.Now())
+	return j.fleet.quiet(chain, j.cfg.Quiet, j.cfg.Idle, known)
 }
 
 // put stores a finding everywhere, however long that takes: nothing is committed before.
 func (j *Job) put(ctx context.Context, f Finding) error {
 	for _, store := range j.cfg.Findings {
-		err := j.insist(ctx, "finding not stored, trying again", func() error { return store.Put(ctx, f) })
+		err := j.insist(ctx, "store_finding", func() error { return store.Put(ctx, f) })
 		if err != nil {
 			return err
 		}
@@ -248,11 +252,11 @@ func (j *Job) deadLetter(ctx context.Context, r *Record, reason error) error {
 	if j.cfg.DeadLetter == nil {
 		return nil
 	}
-	return j.insist(ctx, "dead letter not written, trying again", func() error { return j.cfg.DeadLetter(ctx, *r, reason) })
+	return j.insist(ctx, "write_dead_letter", func() error { return j.cfg.DeadLetter(ctx, *r, reason) })
 }
 
 // insist repeats do until it succeeds or ctx ends, waiting from 100 ms up to 5 s between.
-func (j *Job) insist(ctx context.Context, complaint string, do func() error) error {
+func (j *Job) insist(ctx context.Context, what string, do func() error) error {
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
 		err := do()
 		if err == nil {
@@ -261,7 +265,7 @@ func (j *Job) insist(ctx context.Context, complaint string, do func() error) err
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		j.cfg.Logger.ErrorContext(ctx, complaint, "wait", wait, "error", err)
+		j.cfg.Logger.ErrorContext(ctx, "step failed, trying again", "step", what, "wait", wait, "error", err)
 		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
@@ -284,7 +288,7 @@ func (j *Job) commit(ctx context.Context) error {
 		}
 		if err := j.cfg.Source.Commit(ctx, m); err != nil {
 			if ctx.Err() != nil {
-				return nil
+				return nil //nolint:nilerr // to be told to stop is no fault
 			}
 			j.cfg.Logger.WarnContext(ctx, "offset not committed", "partition", w.partition, "error", err)
 			continue // it comes again with the next step

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/tierlock/tierlock"
 )
 
 // made returns a stream with a random history in it, and the same history.
@@ -178,7 +180,7 @@ func TestRestartDoesNotJudgeWhatIsLeftOfAGroup(t *testing.T) {
 				}
 				var moments []moment
 				for _, sp := range spans {
-					iv := at(t, sp.holder, bypass, "p", sp.from, sp.to)
+					iv := at(t, sp.holder, tierlock.Bypass, "p", sp.from, sp.to)
 					ev, end := acquireOf(&iv), endOf(&iv)
 					if sp.holder == "long" {
 						ev.Key, end.Key = key(t, "biz:coupon:lock:long"), key(t, "biz:coupon:lock:long")

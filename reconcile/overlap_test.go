@@ -260,6 +260,27 @@ func TestEarlierMemberSupersedes(t *testing.T) {
 	}
 }
 
+func TestReplaces(t *testing.T) {
+	f := func(revision int64, digest string, s State) *Finding {
+		return &Finding{Revision: revision, Digest: digest, State: s}
+	}
+	for name, c := range map[string]struct {
+		next, stored *Finding
+		want         bool
+	}{
+		"a replay does not open what was repaired": {f(9, "d", StateOpen), f(5, "d", StateRepaired), false},
+		"the same content moves forward":           {f(5, "d", StateRepaired), f(9, "d", StateDryRun), true},
+		"and may be put twice":                     {f(5, "d", StateOpen), f(5, "d", StateOpen), true},
+		"more knowledge replaces what was failed":  {f(9, "e", StateOpen), f(5, "d", StateFailed), true},
+		"less knowledge does not":                  {f(4, "e", StateRepaired), f(5, "d", StateOpen), false},
+		"nothing brings back what was superseded":  {f(5, "d", StateRepaired), f(5, "d", StateSuperseded), false},
+	} {
+		if got := c.next.Replaces(c.stored); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
 func TestFindingSurvivesJSON(t *testing.T) {
 	f := Overlaps(Rule{}, []Interval{at(t, "a", tierlock.Shared, "p", 0, 100), at(t, "b", tierlock.Bypass, "q", 10, 90)})[0]
 	text, err := json.Marshal(f)

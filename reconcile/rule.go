@@ -124,7 +124,7 @@ func relateInside(a, b *Interval) relation {
 		return certain
 	case raw:
 		return possible
-	case interleaved && !(a.Tier == b.Tier && a.Tier != tierlock.Bypass):
+	case interleaved && (a.Tier != b.Tier || a.Tier == tierlock.Bypass):
 		return possible
 	}
 	return apart

@@ -19,8 +19,12 @@ type Batch struct {
 	Revoked  []int  // partitions that are not ours any more; what is known of them is dropped
 	Assigned []Mark // partitions that are ours now, as they were committed
 
-	Records  []Record // of one partition, in order
-	CaughtUp []int    // partitions with nothing more to read at this moment
+	Records []Record // of one partition, in order
+	// CaughtUp are partitions with nothing more to read at AsOf (zero: now). A source repeats
+	// them, about once a second: only then does silence prove that a producer is silent, and
+	// not that its records wait unread.
+	CaughtUp []int
+	AsOf     time.Time
 
 	// Lost are records that the stream dropped before they were read.
 	Lost []Loss

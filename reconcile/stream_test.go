@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/audit"
 )
 
@@ -28,6 +27,7 @@ type stream struct {
 	endless  bool // Next waits at the end; else io.EOF
 	size     int  // records in a batch
 	rewinds  int
+	backward int // commits that took one back
 	maxBatch int // batches until Next fails the test's way: context canceled by stop
 	stop     func()
 }
@@ -77,6 +77,8 @@ func (s *stream) Next(ctx context.Context) (Batch, error) {
 		select {
 		case <-s.wake:
 		case <-ctx.Done():
+		case <-time.After(time.Second):
+			return Batch{CaughtUp: slices.Sorted(maps.Keys(s.logs))}, nil
 		}
 	}
 }
@@ -104,7 +106,7 @@ func (s *stream) batch() (Batch, bool) {
 		b.Records = slices.Clone(log[from:to])
 		s.at[p] = to
 		if to == len(log) {
-			b.CaughtUp = []int{p}
+			b.CaughtUp, b.AsOf = []int{p}, time.Now()
 		}
 		return b, true
 	}
@@ -114,6 +116,9 @@ func (s *stream) batch() (Batch, bool) {
 func (s *stream) Commit(_ context.Context, m Mark) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if m.Offset < s.marks[m.Partition].Offset {
+		s.backward++
+	}
 	s.marks[m.Partition] = m
 	return nil
 }
@@ -155,6 +160,18 @@ func (s *store) Put(_ context.Context, f Finding) error {
 		}
 	}
 	return nil
+}
+
+// of counts the findings of a kind that were ever stored, standing or not.
+func (s *store) of(kind Kind) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, f := range s.by {
+		if f.Kind == kind {
+			n++
+		}
+	}
+	return n
 }
 
 // standing are the findings of a kind that stand, by id.
@@ -294,9 +311,3 @@ func mustJob(tb testing.TB, cfg Config) *Job {
 	}
 	return j
 }
-
-// tierOf spares tests a long name.
-const (
-	shared = tierlock.Shared
-	bypass = tierlock.Bypass
-)

@@ -43,6 +43,7 @@ type window struct {
 	stretch   time.Duration
 	spent     []spent
 	caught    bool
+	asOf      time.Time // when nothing was unread last
 	lateSince time.Time // a late event waits for a reread since; zero: none
 	marked    Mark      // last committed
 }
@@ -72,7 +73,7 @@ func newWindow(rule *Rule, m Mark) *window {
 // is in doubt until it is found again.
 func (w *window) reread() {
 	fresh := newWindow(w.rule, Mark{Partition: w.partition, Read: w.next})
-	fresh.marked, fresh.told, fresh.feeds.reported, fresh.feeds.out = w.marked, w.told, w.feeds.reported, w.feeds.out
+	fresh.asOf, fresh.marked, fresh.told, fresh.feeds.reported, fresh.feeds.out = w.asOf, w.marked, w.told, w.feeds.reported, w.feeds.out
 	for id, t := range fresh.told {
 		t.doubt = true
 		fresh.told[id] = t
@@ -208,15 +209,15 @@ func (h *hold) deadline(gone func(producer string, epoch uint64) (time.Time, boo
 // forever is a horizon that passes everything: no more records will ever come.
 var forever = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// judge returns a finding for every group that the horizon has passed, and forgets it. now
-// is this process's clock. complete tells whether all that will ever come has come.
-func (w *window) judge(now time.Time, lateness time.Duration, complete bool) (found []Finding, judged int) {
+// judge returns a finding for every group that the horizon has passed, and forgets it.
+// complete tells whether all that will ever come has come.
+func (w *window) judge(lateness time.Duration, complete bool) (found []Finding, judged int) {
 	if w.next < w.resume && !complete {
 		return nil, 0
 	}
 	horizon := forever
 	if !complete {
-		mark, ok := w.feeds.low(now, w.caught)
+		mark, ok := w.feeds.low(w.asOf, w.caught)
 		if !ok {
 			return nil, 0
 		}

@@ -124,6 +124,33 @@ func TestSilentProducerIsNamedAndReleased(t *testing.T) {
 	})
 }
 
+// While a step takes its time, records wait unread: that is our silence and not theirs.
+func TestUnreadRecordsAreNoSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := false
+		l := runLive(t, func(c *Config) {
+			c.DeadLetter = func(context.Context, Record, error) error {
+				if slow {
+					time.Sleep(90 * time.Second) // longer than Idle
+				}
+				return nil
+			}
+		})
+		l.size = 1
+		p, q := l.producer("p"), l.producer("q")
+		pass(10*time.Second, nil, p, q)
+		slow = true
+		l.append(0, time.Now(), []byte("{"))
+		synctest.Wait() // it is being worked on
+		pass(80*time.Second, nil, p, q) // all of it unread
+		slow = false
+		pass(30*time.Second, nil, p, q)
+		if told := l.store.of(KindSilent); told != 0 {
+			t.Fatalf("%d producers were called silent while their records waited", told)
+		}
+	})
+}
+
 // All alone: one conflict, then nothing any more from anybody.
 func TestSilenceOfAllClosesWindows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -249,6 +276,9 @@ func TestBacklogReopensWindows(t *testing.T) {
 		got := l.store.standing(KindOverlap)
 		if len(got) != 1 || len(got[0].Members) != 3 || got[0].Members[0].Holder != "early" || l.rewinds != 1 {
 			t.Fatalf("%d rereads, findings %+v", l.rewinds, got)
+		}
+		if l.backward != 0 {
+			t.Errorf("%d commits took an earlier one back", l.backward)
 		}
 		if l.store.by[old[0].ID].State != StateSuperseded {
 			t.Errorf("the old finding is %s", l.store.by[old[0].ID].State)

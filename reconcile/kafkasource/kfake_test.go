@@ -269,8 +269,10 @@ func TestStuckMemberLeaves(t *testing.T) {
 	a.until(t, stuck, func() bool { return len(a.assigned) == 1 && len(a.values) == 1 })
 }
 
-func TestDeadLettersAndFindings(t *testing.T) {
-	brokers := broker(t, 1)
+func TestDeadLettersAndFindings(t *testing.T) { writersWork(t, broker(t, 1)) }
+
+func writersWork(t *testing.T, brokers []string) {
+	t.Helper()
 	dead, err := NewDeadLetters(Config{Brokers: brokers})
 	if err != nil {
 		t.Fatal(err)

@@ -45,7 +45,7 @@ func (s *Source) join(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer group.Close()
+	defer group.Close() //nolint:errcheck // it never fails
 	for {
 		gen, err := group.Next(ctx)
 		if ctx.Err() != nil {
@@ -88,7 +88,7 @@ func (s *Source) generation(ctx context.Context, group *kafka.ConsumerGroup, gen
 	s.own(nil, nil)
 	select {
 	case <-stuck:
-		group.Close() // others may have the partitions while our caller is away
+		_ = group.Close() // others may have the partitions while our caller is away
 		err = errStuck
 	default:
 	}

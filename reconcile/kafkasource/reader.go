@@ -14,13 +14,16 @@ import (
 // maxBytes bounds one fetch of one partition, and so what a reader holds in memory.
 const maxBytes = 4 << 20
 
+// repeat is how often a reader says again that there is nothing more to read.
+const repeat = time.Second
+
 // reader reads one partition in one generation.
 type reader struct {
 	s         *Source
 	partition int
-	offset    int64 // next to read
-	seek      int   // how often it has been rewound
-	told      bool  // that there is nothing more to read
+	offset    int64     // next to read
+	seek      int       // how often it has been rewound
+	told      time.Time // when it was told last that there is nothing more to read
 	stuck     chan<- struct{}
 }
 
@@ -57,7 +60,7 @@ func (r *reader) follow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.offset, r.seek, r.told = first, seek, false
+	r.offset, r.seek, r.told = first, seek, time.Time{}
 	return nil
 }
 
@@ -65,6 +68,7 @@ func (r *reader) follow(ctx context.Context) error {
 func (r *reader) step(ctx context.Context) error {
 	fetch, cancel := context.WithTimeout(ctx, r.s.cfg.MaxWait+r.s.cfg.Timeout)
 	defer cancel()
+	asked := time.Now()
 	res, err := r.s.client.Fetch(fetch, &kafka.FetchRequest{
 		Topic: r.s.cfg.Topic, Partition: r.partition, Offset: r.offset, MinBytes: 1, MaxBytes: maxBytes, MaxWait: r.s.cfg.MaxWait,
 	})
@@ -72,7 +76,7 @@ func (r *reader) step(ctx context.Context) error {
 		return err
 	}
 	if closer, ok := res.Records.(io.Closer); ok {
-		defer closer.Close()
+		defer closer.Close() //nolint:errcheck // it gives memory back, no more
 	}
 	if errors.Is(res.Error, kafka.OffsetOutOfRange) {
 		return r.lost(ctx)
@@ -91,15 +95,18 @@ func (r *reader) step(ctx context.Context) error {
 	}
 	caught := next >= res.HighWatermark
 	if caught {
-		b.CaughtUp = []int{r.partition}
+		b.CaughtUp, b.AsOf = []int{r.partition}, asked
 	}
-	if len(records) == 0 && (!caught || r.told) {
+	if len(records) == 0 && (!caught || asked.Sub(r.told) < repeat) {
 		return nil
 	}
 	if err := r.hand(ctx, b); err != nil {
 		return err
 	}
-	r.offset, r.told = next, caught
+	r.offset = next
+	if caught {
+		r.told = asked
+	}
 	return nil
 }
 

@@ -154,15 +154,13 @@ func (s *Source) closing() bool {
 	}
 }
 
-// pause waits for d; it is false when ctx or the source ended first.
-func (s *Source) pause(ctx context.Context, d time.Duration) bool {
+// pause waits for d, or until ctx or the source ends.
+func (s *Source) pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return true
 	case <-ctx.Done():
 	case <-s.done:
 	}
-	return false
 }
