@@ -26,6 +26,9 @@ func (c *Chain) acquire(ctx context.Context, r *request, now time.Time) (*Lock, 
 		return nil, err // no time is left to be served in
 	}
 	if next := r.route(now); next.Tier != tierlock.Shared || route.Tier != tierlock.Shared {
+		if !r.named {
+			r.id = tierlock.NewRequestID() // what the first one left, in store or trail, is over
+		}
 		l, err, _ = c.serve(ctx, r, next, now, deadline)
 	}
 	return l, err

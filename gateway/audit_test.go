@@ -77,6 +77,28 @@ func TestABypassGrantIsDurableBeforeTheCallerHasIt(t *testing.T) {
 	})
 }
 
+// The order ends while the event of a bypass grant is on its way to the disk: the grant is
+// not used, its event is closed, and the request is served where the chain stands now.
+func TestABypassGrantAfterItsOrderIsNotUsed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := &slowDisk{takes: 100 * time.Millisecond, durable: make(chan time.Time, 1)}
+		g, c := on(t, weak(), disk)
+		if err := g.Apply(bypassFor(50*time.Millisecond, 1)); err != nil {
+			t.Fatal(err)
+		}
+		l, err := c.TryLock(t.Context(), "a")
+		if err != nil || l.Grant().Tier != tierlock.Shared {
+			t.Fatalf("tier %v, %v", l.Grant().Tier, err)
+		}
+		evs := disk.Events()
+		if len(evs) != 3 || evs[0].Tier != tierlock.Bypass || evs[1].How != audit.Forced || evs[1].ID != evs[0].ID || evs[2].ID == evs[0].ID {
+			t.Errorf("%+v", evs)
+		}
+		_ = l.Unlock(t.Context())
+		_ = g.Close(context.Background())
+	})
+}
+
 func TestAuditWaitAndOnFull(t *testing.T) {
 	full := errors.New("disk full")
 	cases := []struct {

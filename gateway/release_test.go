@@ -71,6 +71,37 @@ func TestUnlockIsIdempotentAndWorksUnderAnEndedContext(t *testing.T) {
 	}, gateway.Hooks{Released: func(gateway.ReleaseInfo) { told.Add(1) }})
 }
 
+func TestTheEndOfALockIsTold(t *testing.T) {
+	var hook heard[gateway.ReleaseInfo]
+	p := strong()
+	p.Budget = time.Second
+	bubble(t, p, func(t *testing.T, k one) {
+		l := k.must("a", gateway.WithTTL(10*time.Second), gateway.WithoutRenew())
+		time.Sleep(3 * time.Second)
+		_ = l.Unlock(t.Context())
+		quick := k.must("a")
+		_ = quick.Unlock(t.Context())
+		late := k.must("a", gateway.WithTTL(2*time.Second), gateway.WithoutRenew())
+		time.Sleep(5 * time.Second)
+		_ = late.Unlock(t.Context())
+
+		told := hook.told()
+		if len(told) != 3 {
+			t.Fatalf("told %d times, want once for every lock", len(told))
+		}
+		first := told[0]
+		if first.TTL != 10*time.Second || first.Held != 3*time.Second || first.Left != 7*time.Second-50*time.Millisecond || first.Over != 2*time.Second || first.Err != nil {
+			t.Errorf("%+v", first)
+		}
+		if told[1].Over != 0 {
+			t.Errorf("inside its budget: %+v", told[1])
+		}
+		if last := told[2]; !errors.Is(last.Err, tierlock.ErrLost) || last.Held != 2*time.Second-50*time.Millisecond {
+			t.Errorf("run out: %+v", last)
+		}
+	}, gateway.Hooks{Released: hook.hear})
+}
+
 func TestUnlockNeverWaitsForAStoreThatIsDown(t *testing.T) {
 	bubble(t, weak(), func(t *testing.T, k one) {
 		a, b := k.must("a"), k.must("b")

@@ -79,11 +79,9 @@ func (g *ledger) add(e *entry) {
 	room := len(g.entries) < ledgerRoom
 	if room {
 		who := owner{e.hold.Key, e.hold.ID}
-		if old := g.entries[who]; old != nil { // one acquisition, asked for again: the later word counts
+		if old := g.entries[who]; old != nil { // one acquisition, asked for again: the later times count
 			g.due.drop(old)
-			if old.giveUp.After(e.giveUp) {
-				e.giveUp = old.giveUp
-			}
+			e.notAfter, e.giveUp = later(e.notAfter, old.notAfter), later(e.giveUp, old.giveUp)
 		}
 		g.entries[who] = e
 		g.due.set(e, e.notAfter)
@@ -95,6 +93,13 @@ func (g *ledger) add(e *entry) {
 		return
 	}
 	poke(g.wake)
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // run settles what is due, at most settleAtOnce at a time, until ctx ends; it returns when

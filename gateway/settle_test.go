@@ -130,6 +130,23 @@ func TestARetryThatFailsLeavesItsDoubtToTheLedger(t *testing.T) {
 	})
 }
 
+// Two calls of one request in doubt: a Release sent before the later one's not-after would
+// say nothing of it.
+func TestTheLaterDoubtCounts(t *testing.T) {
+	bubble(t, strong(), func(t *testing.T, k one) {
+		id := tierlock.NewRequestID()
+		k.Store.DropReplies(2)
+		_, _ = k.TryLock(t.Context(), "a", gateway.WithRequestID(id))
+		time.Sleep(100 * time.Millisecond)
+		_, _ = k.TryLock(t.Context(), "a", gateway.WithRequestID(id))
+		time.Sleep(190 * time.Millisecond)
+		if n := k.Store.Counts().Release; n != 0 || k.Status().InDoubt != 1 {
+			t.Errorf("%d releases before the second not-after, %d in doubt", n, k.Status().InDoubt)
+		}
+		eventually(t, time.Second, "settled", func() bool { return k.Store.Keys() == 0 && k.Status().InDoubt == 0 })
+	})
+}
+
 func TestDoubtEndsWithTheTTL(t *testing.T) {
 	p := strong()
 	p.TTL = 5 * time.Second

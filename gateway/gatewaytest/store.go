@@ -67,8 +67,8 @@ func (s *Store) Hang(hang bool) {
 // which have connections of their own.
 func (s *Store) Saturate(full bool) { s.with(func() { s.full = full }) }
 
-// DropReplies loses the next n replies: what was asked takes effect, and the connection
-// breaks before the answer.
+// DropReplies loses the next n replies, but for probes': what was asked takes effect, and
+// the connection breaks before the answer.
 func (s *Store) DropReplies(n int) { s.with(func() { s.drop = n }) }
 
 // Lose forgets a key, as an eviction or a failover does.
@@ -80,7 +80,8 @@ func (s *Store) Lose(key string) {
 	})
 }
 
-// Mend ends whatever is wrong.
+// Mend ends whatever is wrong. Call it at the end of a test that hung the store: what was
+// asked then lies in wait until it thaws.
 func (s *Store) Mend() {
 	s.Hang(false)
 	s.with(func() { s.down, s.full, s.slow, s.drop = false, false, 0, 0 })
@@ -134,7 +135,7 @@ func (s *Store) ClockError() (time.Duration, bool) { return time.Millisecond, tr
 
 // Probe asks for a sign of life.
 func (s *Store) Probe(ctx context.Context, _ string) error {
-	_, err := s.ask(ctx, func(c *Counts) { c.Probe++ }, nothing)
+	_, err := s.ask(ctx, &s.counts.Probe, nothing)
 	return err
 }
 
@@ -142,7 +143,7 @@ func nothing() tierlock.Answer { return tierlock.Answer{} }
 
 // Acquire asks once.
 func (s *Store) Acquire(ctx context.Context, req tierlock.Request) (tierlock.Answer, error) {
-	return s.ask(ctx, func(c *Counts) { c.Acquire++ }, func() tierlock.Answer {
+	return s.ask(ctx, &s.counts.Acquire, func() tierlock.Answer {
 		now := time.Now()
 		h, ok := s.findLocked(req.Key, now)
 		switch {
@@ -166,7 +167,7 @@ func (s *Store) Acquire(ctx context.Context, req tierlock.Request) (tierlock.Ans
 // Renew extends each hold that is still there.
 func (s *Store) Renew(ctx context.Context, holds []tierlock.Hold) ([]tierlock.Answer, error) {
 	answers := make([]tierlock.Answer, len(holds))
-	_, err := s.ask(ctx, func(c *Counts) { c.Renew++ }, func() tierlock.Answer {
+	_, err := s.ask(ctx, &s.counts.Renew, func() tierlock.Answer {
 		now := time.Now()
 		for i, hold := range holds {
 			h, ok := s.findLocked(hold.Key, now)
@@ -193,7 +194,7 @@ func (s *Store) Renew(ctx context.Context, holds []tierlock.Hold) ([]tierlock.An
 
 // Release gives one hold back.
 func (s *Store) Release(ctx context.Context, hold tierlock.Hold) (tierlock.Answer, error) {
-	return s.ask(ctx, func(c *Counts) { c.Release++ }, func() tierlock.Answer {
+	return s.ask(ctx, &s.counts.Release, func() tierlock.Answer {
 		now := time.Now()
 		h, ok := s.findLocked(hold.Key, now)
 		switch {
@@ -209,7 +210,7 @@ func (s *Store) Release(ctx context.Context, hold tierlock.Hold) (tierlock.Answe
 
 // Lookup tells who holds the key.
 func (s *Store) Lookup(ctx context.Context, hold tierlock.Hold) (tierlock.Answer, error) {
-	return s.ask(ctx, func(c *Counts) { c.Lookup++ }, func() tierlock.Answer {
+	return s.ask(ctx, &s.counts.Lookup, func() tierlock.Answer {
 		now := time.Now()
 		h, ok := s.findLocked(hold.Key, now)
 		switch {
@@ -245,12 +246,11 @@ var (
 	errNoConn  = errors.New("gatewaytest: no connection free")
 )
 
-// ask does one operation as the store's state has it: effect runs under the mutex, when
+// ask does one operation as the store's state has it, and counts it at count: effect runs under the mutex, when
 // the question reaches the store.
-func (s *Store) ask(ctx context.Context, count func(*Counts), effect func() tierlock.Answer) (tierlock.Answer, error) {
+func (s *Store) ask(ctx context.Context, count *int, effect func() tierlock.Answer) (tierlock.Answer, error) {
 	s.mu.Lock()
-	before := s.counts.Probe
-	count(&s.counts)
+	*count++
 	switch {
 	case s.down:
 		s.mu.Unlock()
@@ -264,14 +264,13 @@ func (s *Store) ask(ctx context.Context, count func(*Counts), effect func() tier
 			s.with(func() { effect() })
 		}()
 		return tierlock.Answer{}, late(ctx, time.Hour, done)
-	}
-	if probe := s.counts.Probe != before; s.full && !probe {
+	case s.full && count != &s.counts.Probe:
 		s.mu.Unlock()
 		_ = late(ctx, time.Hour, nil)
 		return tierlock.Answer{}, &tierlock.Fault{Reason: tierlock.ReasonSaturated, Err: errNoConn}
 	}
 	ans, slow := effect(), s.slow
-	dropped := s.drop > 0
+	dropped := s.drop > 0 && count != &s.counts.Probe
 	if dropped {
 		s.drop--
 	}
