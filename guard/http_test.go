@@ -86,8 +86,14 @@ func TestHandler(t *testing.T) {
 		key, token string
 		want       int
 	}{
-		{"k", "5", 200}, {"k", "5", 200}, {"k", "4", 412}, {"k", "6", 200}, {"k", "5", 412},
-		{"k", "", 428}, {"k", "x", 400}, {"", "7", 400},
+		{"k", "5", 200},
+		{"k", "5", 200},
+		{"k", "4", 412},
+		{"k", "6", 200},
+		{"k", "5", 412},
+		{"k", "", 428},
+		{"k", "x", 400},
+		{"", "7", 400},
 	} {
 		if got := ask(c.key, c.token); got != c.want {
 			t.Errorf("step %d: key %q token %q: %d, want %d", i, c.key, c.token, got, c.want)

@@ -100,7 +100,7 @@ func (t *FindingsTable) List(ctx context.Context) ([]Finding, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reconcile: list findings: %w", err)
 	}
-	defer rows.Close() //nolint:errcheck // rows.Err below tells
+	defer rows.Close()
 	var out []Finding
 	for rows.Next() {
 		var f Finding

@@ -270,12 +270,12 @@ func TestRepairingChild(t *testing.T) {
 	n, _ := strconv.Atoi(parts[1])
 	hook := counter(t, b.open(t), b.d)
 	for id := range n {
-		fmt.Println("next", id)
+		fmt.Fprintln(os.Stdout, "next", id)
 		if _, err := hook.Repair.Repair(t.Context(), caseFor(strconv.Itoa(id))); err != nil {
 			t.Fatal(err)
 		}
 	}
-	fmt.Println("finished")
+	fmt.Fprintln(os.Stdout, "finished")
 }
 
 func TestFindingsTable(t *testing.T) {

@@ -78,9 +78,21 @@ func (s *stream) Next(ctx context.Context) (Batch, error) {
 		case <-s.wake:
 		case <-ctx.Done():
 		case <-time.After(time.Second):
-			return Batch{CaughtUp: slices.Sorted(maps.Keys(s.logs))}, nil
+			return s.idle(), nil
 		}
 	}
+}
+
+// idle says again that everything has been handed out.
+func (s *stream) idle() (b Batch) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range slices.Sorted(maps.Keys(s.logs)) {
+		if s.at[p] == len(s.logs[p]) {
+			b.CaughtUp = append(b.CaughtUp, p)
+		}
+	}
+	return b
 }
 
 func (s *stream) batch() (Batch, bool) {

@@ -141,7 +141,7 @@ func TestUnreadRecordsAreNoSilence(t *testing.T) {
 		pass(10*time.Second, nil, p, q)
 		slow = true
 		l.append(0, time.Now(), []byte("{"))
-		synctest.Wait() // it is being worked on
+		synctest.Wait()                 // it is being worked on
 		pass(80*time.Second, nil, p, q) // all of it unread
 		slow = false
 		pass(30*time.Second, nil, p, q)

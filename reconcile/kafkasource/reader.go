@@ -76,7 +76,7 @@ func (r *reader) step(ctx context.Context) error {
 		return err
 	}
 	if closer, ok := res.Records.(io.Closer); ok {
-		defer closer.Close() //nolint:errcheck // it gives memory back, no more
+		defer closer.Close()
 	}
 	if errors.Is(res.Error, kafka.OffsetOutOfRange) {
 		return r.lost(ctx)
