@@ -6,8 +6,12 @@ import (
 	"log/slog"
 )
 
-// encode moves notes to the spool until the log is closed and none is left. It waits for
+// encode moves notes to the spool until they are closed and none is left. It waits for
 // the disk when that is slow; the notes' own bound is what callers meet then.
+//
+// It asks the notes and not the log whether that is so: between the first step of Close
+// and the closing of the last stripe a note may still be taken, and whoever left in
+// between would leave it behind, in no event and in no count.
 func (l *Log) encode() {
 	defer close(l.encoded)
 	var spare []Event
@@ -19,7 +23,7 @@ func (l *Log) encode() {
 			spare = l.encodeAll(spare)
 			close(asked)
 		}
-		if l.closed.Load() {
+		if l.notes.closed.Load() {
 			l.encodeAll(spare)
 			return
 		}

@@ -14,6 +14,7 @@ type notes struct {
 	limit   int           // events per stripe
 	wake    chan struct{} // a stripe was empty and is not any more
 	lost    atomic.Uint64 // found no room
+	closed  atomic.Bool   // every stripe is: what a take finds from now on is the last
 }
 
 const noteStripes = 8
@@ -71,4 +72,5 @@ func (n *notes) close() {
 		s.closed = true
 		s.mu.Unlock()
 	}
+	n.closed.Store(true)
 }
