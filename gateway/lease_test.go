@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"strconv"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tierlock/tierlock"
@@ -128,7 +129,7 @@ func TestWatchdogFindsALostLock(t *testing.T) {
 		if !errors.Is(context.Cause(ctx), tierlock.ErrLost) {
 			t.Errorf("cause %v", context.Cause(ctx))
 		}
-		time.Sleep(time.Millisecond)
+		synctest.Wait()
 		evs := k.Audit.Of(l.Grant().RequestID)
 		if len(evs) != 2 || evs[1].How != audit.Lost {
 			t.Errorf("events %+v", evs)
@@ -174,6 +175,7 @@ func TestMaxHoldEndsTheHandleButNotTheKey(t *testing.T) {
 		l := k.must("a")
 		ctx := l.Context(t.Context())
 		<-ctx.Done()
+		synctest.Wait() // contexts end first, the trail hears of it next
 		if took := time.Since(l.Grant().AcquiredAt); took < p.MaxHold || took > p.MaxHold+50*time.Millisecond {
 			t.Errorf("ended after %v", took)
 		}
