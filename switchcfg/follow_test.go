@@ -309,6 +309,11 @@ func TestLastGoodServesARestartWithoutASource(t *testing.T) {
 		b := start(t, f, f, path)
 		was := b.after(time.Millisecond)
 		b.stop()
+		if info, err := os.Stat(path); err != nil {
+			t.Error(err)
+		} else if info.Mode() != 0o600 {
+			t.Errorf("the kept file has mode %v, want 0600", info.Mode())
+		}
 
 		time.Sleep(30 * time.Minute)
 		f = &fake{err: errors.New("down")}

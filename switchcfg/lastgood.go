@@ -21,7 +21,8 @@ type lastGood struct {
 	Document  json.RawMessage `json:"document"`
 }
 
-// saveLastGood replaces the file in one step.
+// saveLastGood replaces the file in one step. Its mode is 0600: nobody but this process's
+// user has to read it.
 func saveLastGood(path string, d Document, fetched time.Time) error {
 	doc, err := json.Marshal(d)
 	if err != nil {
@@ -31,7 +32,7 @@ func saveLastGood(path string, d Document, fetched time.Time) error {
 	if err != nil {
 		return err
 	}
-	return replaceFile(path, append(text, '\n'))
+	return replaceFile(path, append(text, '\n'), 0o600)
 }
 
 // loadLastGood returns the kept document; ok is false where there is none. A file that is

@@ -9,7 +9,8 @@ import (
 )
 
 // WriteFile writes d as YAML for a [File] to follow, after d.Check. Readers see the old
-// file or the new one, never a part, also after a power cut.
+// file or the new one, never a part, also after a power cut. Its mode is 0644: services
+// of other users follow it, and it holds no secret.
 func WriteFile(path string, d Document) error {
 	if err := d.Check(time.Now()); err != nil {
 		return err
@@ -18,12 +19,12 @@ func WriteFile(path string, d Document) error {
 	if err != nil {
 		return err
 	}
-	return replaceFile(path, text)
+	return replaceFile(path, text, 0o644)
 }
 
 // replaceFile gives path new content in one step that survives a power cut: the content is
 // on disk before it gets the name, and the name before this returns.
-func replaceFile(path string, content []byte) (err error) {
+func replaceFile(path string, content []byte, mode os.FileMode) (err error) {
 	dir, base := filepath.Split(path)
 	if dir == "" {
 		dir = "."
@@ -41,7 +42,7 @@ func replaceFile(path string, content []byte) (err error) {
 	if _, err = f.Write(content); err != nil {
 		return err
 	}
-	if err = f.Chmod(0o644); err != nil {
+	if err = f.Chmod(mode); err != nil {
 		return err
 	}
 	if err = f.Sync(); err != nil {

@@ -89,7 +89,7 @@ func (s *sdk) prepare() error {
 		return nil
 	}
 	if s.cfg.CacheDir != "" {
-		if err := os.MkdirAll(s.cfg.CacheDir, 0o755); err != nil {
+		if err := os.MkdirAll(s.cfg.CacheDir, 0o700); err != nil {
 			return fmt.Errorf("nacos: %w", err)
 		}
 	}
