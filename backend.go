@@ -82,6 +82,7 @@ const (
 
 var statusWords = words{"none", "granted", "mine", "held", "late", "released", "gone"}
 
+// String returns the status's word; "none" for zero and for what is none.
 func (s Status) String() string { return statusWords.of(int(s)) }
 
 // Answer is one backend's reply to one question.
@@ -168,6 +169,7 @@ type Fault struct {
 	Err     error
 }
 
+// Error names the reason and the driver's own error.
 func (f *Fault) Error() string {
 	if f.Err == nil {
 		return string(f.Reason)
@@ -175,4 +177,5 @@ func (f *Fault) Error() string {
 	return string(f.Reason) + ": " + f.Err.Error()
 }
 
+// Unwrap returns the driver's own error.
 func (f *Fault) Unwrap() error { return f.Err }

@@ -13,9 +13,9 @@ var (
 	ErrTimeout    = errors.New("tierlock: no answer in time")
 	ErrSystem     = errors.New("tierlock: store unavailable")
 	ErrOptimistic = errors.New("tierlock: go on optimistically")
-	ErrLost       = errors.New("tierlock: lock lost")
-	ErrInvalid    = errors.New("tierlock: invalid")
-	ErrClosed     = errors.New("tierlock: closed")
+	ErrLost       = errors.New("tierlock: lock lost") // a lock once had: expired, or another's by now
+	ErrInvalid    = errors.New("tierlock: invalid")   // a refused input, before any I/O: see InvalidError
+	ErrClosed     = errors.New("tierlock: closed")    // the gateway or source was closed
 )
 
 // Error carries the verdict of a call that got an answer other than success. It matches
@@ -42,6 +42,7 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
+// Unwrap returns the store's or the context's own error.
 func (e *Error) Unwrap() error { return e.Err }
 
 // Is matches the sentinels by verdict.

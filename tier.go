@@ -28,12 +28,12 @@ type Mode uint8
 
 // The modes.
 const (
-	ModeAuto Mode = iota + 1
-	ModeShared
-	ModeOptimistic
-	ModeLocal
-	ModeBypass
-	ModeReject
+	ModeAuto       Mode = iota + 1 // no order
+	ModeShared                     // the store, whatever its health
+	ModeOptimistic                 // no lock: every request is advised to compare a version
+	ModeLocal                      // the bounded lock inside each process
+	ModeBypass                     // the fake: everybody is let through, and recorded
+	ModeReject                     // nobody: system_error, reason forced
 )
 
 var (
@@ -42,14 +42,29 @@ var (
 	modeWords  = words{"invalid", "auto", "shared", "optimistic", "local", "bypass", "reject"}
 )
 
-func (t Tier) String() string                { return tierWords.of(int(t)) }
-func (t Tier) MarshalText() ([]byte, error)  { return tierWords.marshal("tier", int(t)) }
+// String returns the tier's word; "invalid" for what is none.
+func (t Tier) String() string { return tierWords.of(int(t)) }
+
+// MarshalText returns the tier's word; what is none is an error.
+func (t Tier) MarshalText() ([]byte, error) { return tierWords.marshal("tier", int(t)) }
+
+// UnmarshalText accepts shared, optimistic, local and bypass.
 func (t *Tier) UnmarshalText(b []byte) error { return unmarshal(tierWords, "tier", b, t) }
 
-func (s Scope) String() string                { return scopeWords.of(int(s)) }
-func (s Scope) MarshalText() ([]byte, error)  { return scopeWords.marshal("scope", int(s)) }
+// String returns the scope's word; "invalid" for what is none.
+func (s Scope) String() string { return scopeWords.of(int(s)) }
+
+// MarshalText returns the scope's word; what is none is an error.
+func (s Scope) MarshalText() ([]byte, error) { return scopeWords.marshal("scope", int(s)) }
+
+// UnmarshalText accepts none, process and cluster.
 func (s *Scope) UnmarshalText(b []byte) error { return unmarshal(scopeWords, "scope", b, s) }
 
-func (m Mode) String() string                { return modeWords.of(int(m)) }
-func (m Mode) MarshalText() ([]byte, error)  { return modeWords.marshal("mode", int(m)) }
+// String returns the mode's word; "invalid" for what is none.
+func (m Mode) String() string { return modeWords.of(int(m)) }
+
+// MarshalText returns the mode's word; what is none is an error.
+func (m Mode) MarshalText() ([]byte, error) { return modeWords.marshal("mode", int(m)) }
+
+// UnmarshalText accepts auto, shared, optimistic, local, bypass and reject.
 func (m *Mode) UnmarshalText(b []byte) error { return unmarshal(modeWords, "mode", b, m) }

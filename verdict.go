@@ -29,9 +29,9 @@ type Alert uint8
 
 // The alert levels.
 const (
-	AlertInfo Alert = iota + 1
-	AlertWarn
-	AlertPage
+	AlertInfo Alert = iota + 1 // as failure: part of a normal day
+	AlertWarn                  // as timeout: look when there is time
+	AlertPage                  // as system_error: wake somebody
 )
 
 // Reason says why, in one word of a closed set; it is a metric label.
@@ -48,13 +48,13 @@ const (
 	ReasonBroken     Reason = "broken"          // connection reset or closed while asking
 	ReasonDenied     Reason = "denied"          // the store answered that it will not: OOM, READONLY, NOPERM …
 	ReasonWrongType  Reason = "wrong_type"      // the key holds something that is no lock
-	ReasonOpen       Reason = "breaker_open"
-	ReasonRecovering Reason = "recovering" // the store is back and this attempt not yet admitted
-	ReasonForced     Reason = "forced"     // an operator's order
-	ReasonUnrecorded Reason = "unrecorded" // the spool could not take the event
-	ReasonFull       Reason = "full"       // the local table holds as many keys as it may
-	ReasonLost       Reason = "lost"       // no longer ours
-	ReasonCanceled   Reason = "canceled"   // the caller's own context ended
+	ReasonOpen       Reason = "breaker_open"    // too many broken in a row: not asked
+	ReasonRecovering Reason = "recovering"      // the store is back and this attempt not yet admitted
+	ReasonForced     Reason = "forced"          // an operator's order
+	ReasonUnrecorded Reason = "unrecorded"      // the spool could not take the event
+	ReasonFull       Reason = "full"            // the local table holds as many keys as it may
+	ReasonLost       Reason = "lost"            // no longer ours
+	ReasonCanceled   Reason = "canceled"        // the caller's own context ended
 )
 
 // Reasons lists every Reason, for metrics that show a zero before the first failure.
@@ -88,14 +88,29 @@ var (
 	alertWords   = words{"none", "info", "warn", "page"}
 )
 
-func (o Outcome) String() string                { return outcomeWords.of(int(o)) }
-func (o Outcome) MarshalText() ([]byte, error)  { return outcomeWords.marshal("outcome", int(o)) }
+// String returns the outcome's word; "invalid" for what is none.
+func (o Outcome) String() string { return outcomeWords.of(int(o)) }
+
+// MarshalText returns the outcome's word; what is none is an error.
+func (o Outcome) MarshalText() ([]byte, error) { return outcomeWords.marshal("outcome", int(o)) }
+
+// UnmarshalText accepts success, failure, timeout and system_error.
 func (o *Outcome) UnmarshalText(b []byte) error { return unmarshal(outcomeWords, "outcome", b, o) }
 
-func (a Advice) String() string                { return adviceWords.of(int(a)) }
-func (a Advice) MarshalText() ([]byte, error)  { return adviceWords.marshal("advice", int(a)) }
+// String returns the advice's word; "none" for zero.
+func (a Advice) String() string { return adviceWords.of(int(a)) }
+
+// MarshalText returns the advice's word; zero is an error: leave such a field out.
+func (a Advice) MarshalText() ([]byte, error) { return adviceWords.marshal("advice", int(a)) }
+
+// UnmarshalText accepts retry, optimistic and fail.
 func (a *Advice) UnmarshalText(b []byte) error { return unmarshal(adviceWords, "advice", b, a) }
 
-func (a Alert) String() string                { return alertWords.of(int(a)) }
-func (a Alert) MarshalText() ([]byte, error)  { return alertWords.marshal("alert", int(a)) }
+// String returns the level's word; "none" for zero.
+func (a Alert) String() string { return alertWords.of(int(a)) }
+
+// MarshalText returns the level's word; zero is an error: leave such a field out.
+func (a Alert) MarshalText() ([]byte, error) { return alertWords.marshal("alert", int(a)) }
+
+// UnmarshalText accepts info, warn and page.
 func (a *Alert) UnmarshalText(b []byte) error { return unmarshal(alertWords, "alert", b, a) }

@@ -41,9 +41,9 @@ type Wait uint8
 
 // Which grants wait. The zero Wait is WaitBypass.
 const (
-	WaitBypass   Wait = iota + 1
-	WaitDegraded      // bypass and local
-	WaitAll
+	WaitBypass   Wait = iota + 1 // bypass alone
+	WaitDegraded                 // bypass and local
+	WaitAll                      // shared too
 )
 
 // Records tells whether a grant of this tier leaves events.
@@ -122,20 +122,35 @@ func clip(b []byte) string {
 	return string(b)
 }
 
+// String returns the word in force; that of the default for zero.
 func (r Record) String() string { return recordWords.of(int(r)) }
+
+// MarshalText returns what String does; a value that is no word is an error.
 func (r Record) MarshalText() ([]byte, error) {
 	return []byte(r.String()), recordWords.check("audit", int(r))
 }
+
+// UnmarshalText accepts all, degraded and off.
 func (r *Record) UnmarshalText(b []byte) error { return parseWord(recordWords, "audit", b, r) }
 
+// String returns the word in force; that of the default for zero.
 func (f OnFull) String() string { return onFullWords.of(int(f)) }
+
+// MarshalText returns what String does; a value that is no word is an error.
 func (f OnFull) MarshalText() ([]byte, error) {
 	return []byte(f.String()), onFullWords.check("on_full", int(f))
 }
+
+// UnmarshalText accepts reject, block and shed.
 func (f *OnFull) UnmarshalText(b []byte) error { return parseWord(onFullWords, "on_full", b, f) }
 
+// String returns the word in force; that of the default for zero.
 func (w Wait) String() string { return waitWords.of(int(w)) }
+
+// MarshalText returns what String does; a value that is no word is an error.
 func (w Wait) MarshalText() ([]byte, error) {
 	return []byte(w.String()), waitWords.check("audit_wait", int(w))
 }
+
+// UnmarshalText accepts bypass, degraded and all.
 func (w *Wait) UnmarshalText(b []byte) error { return parseWord(waitWords, "audit_wait", b, w) }

@@ -19,8 +19,10 @@ type Fault struct {
 	Err     error
 }
 
+// Error is the word and what stands behind it.
 func (f *Fault) Error() string { return string(f.Why) + ": " + f.Err.Error() }
 
+// Unwrap returns what stands behind the word.
 func (f *Fault) Unwrap() error { return f.Err }
 
 // Why says in one word of a closed set why nothing changed; it is a metric label.
