@@ -11,13 +11,13 @@ import (
 // per label combination in a process's life.
 type cache[K comparable, V any] struct {
 	now  atomic.Pointer[map[K]V]
-	make func(K) V
+	born func(K) V
 
-	mu sync.Mutex // held by the one that adds; make runs under it and must not call back
+	mu sync.Mutex // held by the one that adds; born runs under it and must not call back
 }
 
-func newCache[K comparable, V any](make func(K) V) *cache[K, V] {
-	c := &cache[K, V]{make: make}
+func newCache[K comparable, V any](born func(K) V) *cache[K, V] {
+	c := &cache[K, V]{born: born}
 	c.now.Store(&map[K]V{})
 	return c
 }
@@ -37,7 +37,7 @@ func (c *cache[K, V]) add(k K) V {
 		return v
 	}
 	next := maps.Clone(old)
-	next[k] = c.make(k)
+	next[k] = c.born(k)
 	c.now.Store(&next)
 	return next[k]
 }

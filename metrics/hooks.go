@@ -9,11 +9,15 @@ import (
 	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/audit"
 	"github.com/tierlock/tierlock/gateway"
+	"github.com/tierlock/tierlock/switchcfg"
 )
 
 // tight is what must be left of the ttl at unlock for the margin to be ok; the public
 // threshold of requirement "released with under 100 ms left".
 const tight = 100 * time.Millisecond
+
+// fetchOK is the result of an answer that is in force; the others are switchcfg's whys.
+const fetchOK = "ok"
 
 // acquireLabels are the labels of one verdict.
 type acquireLabels struct {
@@ -73,6 +77,13 @@ func (m *Metrics) Hooks() gateway.Hooks {
 		},
 		Ordered: func(i gateway.OrderInfo) {
 			m.ordered.get([2]string{i.Chain, orderWord(i.Order.Mode)}).Inc()
+		},
+		Reported: func(r switchcfg.Report) {
+			result := fetchOK
+			if r.Fault != nil {
+				result = string(r.Fault.Why)
+			}
+			m.fetched.get(result).Inc()
 		},
 		Settled: func(i gateway.SettleInfo) {
 			m.settled.get([2]string{i.Chain, settledWord(i.Status)}).Inc()

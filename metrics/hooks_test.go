@@ -19,6 +19,7 @@ import (
 	"github.com/tierlock/tierlock/gateway/gatewaytest"
 	"github.com/tierlock/tierlock/internal/servers"
 	"github.com/tierlock/tierlock/reconcile"
+	"github.com/tierlock/tierlock/switchcfg"
 )
 
 func fresh(t testing.TB) (*Metrics, *prometheus.Registry) {
@@ -95,6 +96,8 @@ func TestEveryHookMovesItsMetrics(t *testing.T) {
 	h.Ordered(gateway.OrderInfo{Chain: "order"})
 	h.Settled(gateway.SettleInfo{Chain: "order", Status: tierlock.Released})
 	h.Settled(gateway.SettleInfo{Chain: "order"})
+	h.Reported(switchcfg.Report{Version: 1})
+	h.Reported(switchcfg.Report{Fault: &switchcfg.Fault{Why: switchcfg.WhyOlder}})
 	m.AuditHooks().Synced(audit.SyncInfo{Took: 3 * time.Millisecond})
 
 	shows(t, reg, acquires, `
@@ -116,6 +119,16 @@ func TestEveryHookMovesItsMetrics(t *testing.T) {
 	shows(t, reg, switchOrders, `
 		tierlock_switch_orders_total{chain="order",mode="auto"} 1
 		tierlock_switch_orders_total{chain="order",mode="bypass"} 1`)
+	shows(t, reg, switchFetches, `
+		tierlock_switch_fetches_total{result="conflict"} 0
+		tierlock_switch_fetches_total{result="empty"} 0
+		tierlock_switch_fetches_total{result="expired"} 0
+		tierlock_switch_fetches_total{result="invalid"} 0
+		tierlock_switch_fetches_total{result="ok"} 1
+		tierlock_switch_fetches_total{result="older"} 1
+		tierlock_switch_fetches_total{result="refused"} 0
+		tierlock_switch_fetches_total{result="unanswered"} 0
+		tierlock_switch_fetches_total{result="unreadable"} 0`)
 	shows(t, reg, settled, `
 		tierlock_settled_total{chain="order",status="given_up"} 1
 		tierlock_settled_total{chain="order",status="released"} 1`)

@@ -6,6 +6,8 @@ import (
 	"runtime"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tierlock/tierlock/switchcfg"
 )
 
 // Metrics is the table on one registerer. All methods may be called at once from any
@@ -22,6 +24,7 @@ type Metrics struct {
 	settled     *cache[[2]string, prometheus.Counter] // chain, status
 	stepped     *cache[[5]string, prometheus.Counter] // chain, target, from, to, reason
 	ordered     *cache[[2]string, prometheus.Counter] // chain, mode
+	fetched     *cache[string, prometheus.Counter]    // result
 	fsync       prometheus.Observer
 	build       *prometheus.GaugeVec
 }
@@ -44,6 +47,12 @@ func New(reg prometheus.Registerer) (*Metrics, error) {
 	edges := b.counter(transitions)
 	m.stepped = newCache(func(k [5]string) prometheus.Counter { return edges.WithLabelValues(k[:]...) })
 	m.ordered = pairs(b.counter(switchOrders))
+	fetches := b.counter(switchFetches)
+	m.fetched = newCache(func(result string) prometheus.Counter { return fetches.WithLabelValues(result) })
+	for _, why := range switchcfg.Whys() {
+		m.fetched.get(string(why))
+	}
+	m.fetched.get(fetchOK)
 	m.fsync = b.histogram(spoolFsync).WithLabelValues()
 	m.build = b.gauge(buildInfo)
 	return m, errors.Join(b.errs...)

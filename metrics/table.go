@@ -57,6 +57,7 @@ const (
 	switchMode    = "tierlock_switch_mode"
 	switchUntil   = "tierlock_switch_until_timestamp_seconds"
 	switchOrders  = "tierlock_switch_orders_total"
+	switchFetches = "tierlock_switch_fetches_total"
 
 	spoolRecords  = "tierlock_spool_records"
 	spoolBytes    = "tierlock_spool_bytes"
@@ -121,6 +122,7 @@ func Table() []Metric {
 		{switchMode, Gauge, "1 for the mode ordered for a chain, 0 for the others.", []string{"chain", "mode"}, nil},
 		{switchUntil, Gauge, "Unix time at which a chain's order ends by itself; 0 without one.", chain, nil},
 		{switchOrders, Counter, "Orders that came into force or ended.", []string{"chain", "mode"}, nil},
+		{switchFetches, Counter, "Answers of the switch's source: ok, or why the last good document stays in force.", []string{"result"}, nil},
 
 		// Spool and Kafka.
 		{spoolRecords, Gauge, "Records in the spool that Kafka does not have yet.", nil, nil},

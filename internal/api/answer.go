@@ -115,7 +115,7 @@ func writeError(w http.ResponseWriter, err error) {
 
 // invalids collects every InvalidError in err, in order.
 func invalids(err error) []fault {
-	switch e := err.(type) {
+	switch e := err.(type) { //nolint:errorlint // walks the tree itself
 	case nil:
 		return nil
 	case *tierlock.InvalidError:

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -224,4 +225,27 @@ func TestAnUnknownErrorSaysNoMore(t *testing.T) {
 	if got := w.Body.String(); w.Code != 500 || got != `{"error":"internal"}`+"\n" {
 		t.Errorf("%d %s", w.Code, got)
 	}
+}
+
+// TestAClientThatHangsUpStillUnlocks: also where the lock has to be looked up first.
+func TestAClientThatHangsUpStillUnlocks(t *testing.T) {
+	bubble(t, func(t *testing.T, b bench) {
+		b.want("/v1/try", keyA+`}`, grant)
+		second, err := gateway.New(gateway.Config{
+			Chains: chains(), Stores: map[string]tierlock.Backend{"memory": b.kit.Store}, Audit: new(gatewaytest.Audit),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer second.Close(t.Context())
+		b.kit.Store.Slow(50 * time.Millisecond) // so that a canceled context is noticed
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		r := httptest.NewRequestWithContext(gone, http.MethodPost, "/v1/unlock", strings.NewReader(keyA+`}`))
+		r.Host = "127.0.0.1"
+		New(Config{Gateway: second}).Handler().ServeHTTP(httptest.NewRecorder(), r)
+		if n := b.kit.Store.Keys(); n != 0 {
+			t.Errorf("%d keys left in the store", n)
+		}
+	})
 }

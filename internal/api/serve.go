@@ -42,6 +42,6 @@ func Serve(ctx context.Context, ln net.Listener, h http.Handler, grace time.Dura
 	if err != nil {
 		err = errors.Join(err, srv.Close())
 	}
-	<-failed // Serve has returned: http.ErrServerClosed
+	<-failed //nolint:errcheck // http.ErrServerClosed: Serve has returned
 	return err
 }

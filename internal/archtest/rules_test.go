@@ -24,7 +24,7 @@ var allowed = map[string][]string{
 	"gateway/gatewaytest":   {"gateway", "audit", "switchcfg", "localfallback", "degrade"},
 	"reconcile":             {"audit"},
 	"reconcile/kafkasource": {"reconcile", "audit"},
-	"metrics":               {"gateway", "audit", "reconcile", "degrade"},
+	"metrics":               {"gateway", "audit", "reconcile", "degrade", "switchcfg"},
 	"internal/api":          {"gateway"},
 	"internal/daemon":       {"*"},
 	"internal/demo":         {"*"},

@@ -104,6 +104,11 @@ func (b *base) serveAdmin(ctx context.Context, health func() api.Health) error {
 // AdminAddr is where /metrics, /healthz and /readyz are answered.
 func (b *base) AdminAddr() string { return b.admin.Addr().String() }
 
+// listen opens a local port; there is nothing to wait for.
+func listen(addr string) (net.Listener, error) {
+	return new(net.ListenConfig).Listen(context.Background(), "tcp", addr)
+}
+
 // start runs loops until end is called; the group waits for them.
 func start(ctx context.Context, loops ...func(context.Context)) (group *sync.WaitGroup, end context.CancelFunc) {
 	ctx, end = context.WithCancel(ctx)

@@ -113,12 +113,11 @@ func TestCurlLinesOfTheDocsAnswerAsTheySay(t *testing.T) {
 			if m == nil {
 				t.Fatalf("cannot read %q", script[i])
 			}
-			got := ""
-			if m[2] == "7070" {
-				got = d.post(m[3], m[1])
-			} else {
-				got = d.get(m[3])
+			ask := func() string { return d.post(m[3], m[1]) }
+			if m[2] == "7071" {
+				ask = func() string { return d.get(m[3]) }
 			}
+			got := ask()
 			want := strings.ReplaceAll(script[i+1], "HOLDER", holder.Fingerprint())
 			if moving.ReplaceAllString(got, "${1}0") != moving.ReplaceAllString(want, "${1}0") {
 				t.Errorf("%s\n got %s\nsays %s", script[i], got, want)

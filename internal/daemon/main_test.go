@@ -8,4 +8,7 @@ import (
 	"github.com/tierlock/tierlock/internal/servers"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(servers.Share(m)) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(servers.Share(m),
+		goleak.IgnoreTopFunction("gopkg.in/natefinch/lumberjack%2ev2.(*Logger).millRun")) // of the Nacos SDK: its log file has no close
+}

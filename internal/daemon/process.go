@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -51,11 +52,11 @@ func (p Process) flags(name, usage string) *flag.FlagSet {
 	return fs
 }
 
-// parse reads args, which may carry at most words words behind the flags. ok is false
-// when the command is over, with that exit code.
+// parse reads args, behind whose flags at most so many words may stand. ok is false when
+// the command is over, with that exit code.
 func (p Process) parse(fs *flag.FlagSet, args []string, words int) (code int, ok bool) {
 	switch err := fs.Parse(args); {
-	case err == flag.ErrHelp:
+	case errors.Is(err, flag.ErrHelp):
 		return ExitOK, false
 	case err != nil:
 		return ExitUsage, false

@@ -79,7 +79,7 @@ func (p Process) listFindings(ctx context.Context, cfg Config, format string) in
 	if err != nil {
 		return p.fail(format, prefixed("reconcile.database.", err))
 	}
-	defer db.Close()
+	defer db.Close() //nolint:errcheck // it was only read from
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	table, err := reconcile.SQLFindings(db, dialect)

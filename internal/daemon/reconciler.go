@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"net"
 	"sync"
 
 	"github.com/tierlock/tierlock"
@@ -164,7 +163,7 @@ func (r *Reconciler) switchOn(chain string) bool {
 }
 
 func (r *Reconciler) listen() (err error) {
-	r.admin, err = net.Listen("tcp", or(r.cfg.Reconcile.Listen, defaultReport))
+	r.admin, err = listen(or(r.cfg.Reconcile.Listen, defaultReport))
 	return err
 }
 

@@ -114,7 +114,7 @@ func (p Process) fail(format string, err error) int {
 
 // inputFaults collects every refused input in err, in order.
 func inputFaults(err error) []*tierlock.InvalidError {
-	switch e := err.(type) {
+	switch e := err.(type) { //nolint:errorlint // walks the tree itself
 	case nil:
 		return nil
 	case *tierlock.InvalidError:

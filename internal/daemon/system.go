@@ -90,8 +90,8 @@ func (s *System) openGateway() error {
 }
 
 func (s *System) listen() (err error) {
-	if s.data, err = net.Listen("tcp", or(s.cfg.Listen.Data, defaultData)); err == nil {
-		s.admin, err = net.Listen("tcp", or(s.cfg.Listen.Admin, defaultAdmin))
+	if s.data, err = listen(or(s.cfg.Listen.Data, defaultData)); err == nil {
+		s.admin, err = listen(or(s.cfg.Listen.Admin, defaultAdmin))
 	}
 	return err
 }

@@ -42,7 +42,7 @@ func (f *faults) add(field, value, rule string) {
 func (f *faults) under(prefix string, err error) { f.errs = append(f.errs, prefixed(prefix, err)) }
 
 func prefixed(prefix string, err error) error {
-	switch e := err.(type) {
+	switch e := err.(type) { //nolint:errorlint // walks the tree itself
 	case nil:
 		return nil
 	case *tierlock.InvalidError:
