@@ -1,9 +1,7 @@
 package breaker_test
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"math"
 	"slices"
 	"testing"
@@ -41,16 +39,5 @@ func TestZeroConfigIsTheDefault(t *testing.T) {
 	}
 	if r := s.Read(time.Now()); r != (breaker.Reading{}) {
 		t.Errorf("a new sensor reads %+v", r)
-	}
-}
-
-func TestReasonOf(t *testing.T) {
-	for err, want := range map[error]tierlock.Reason{
-		breaker.ErrOpen: tierlock.ReasonOpen, breaker.ErrFull: tierlock.ReasonSaturated, breaker.ErrTrickle: tierlock.ReasonSlow,
-		breaker.ErrRamp: tierlock.ReasonRecovering, context.Canceled: tierlock.ReasonCanceled, context.DeadlineExceeded: tierlock.ReasonCanceled,
-	} {
-		if got := breaker.ReasonOf(fmt.Errorf("acquire: %w", err)); got != want {
-			t.Errorf("%v: %s, want %s", err, got, want)
-		}
 	}
 }

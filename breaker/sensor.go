@@ -5,33 +5,17 @@ import (
 	"errors"
 	"sync"
 	"time"
-
-	"github.com/tierlock/tierlock"
 )
 
 // The errors of [Sensor.Enter]: why an operation may not start. Besides them there is the
-// context's own.
+// context's own. What a caller is told is the gateway's: it knows the route by which the
+// operation came here.
 var (
 	ErrOpen    = errors.New("breaker: open")
 	ErrFull    = errors.New("breaker: no slot on the wire in time")
 	ErrTrickle = errors.New("breaker: store is slow, not among the few that try")
 	ErrRamp    = errors.New("breaker: store is coming back, not admitted yet")
 )
-
-// ReasonOf names the reason behind an error of [Sensor.Enter].
-func ReasonOf(err error) tierlock.Reason {
-	switch {
-	case errors.Is(err, ErrOpen):
-		return tierlock.ReasonOpen
-	case errors.Is(err, ErrFull):
-		return tierlock.ReasonSaturated
-	case errors.Is(err, ErrTrickle):
-		return tierlock.ReasonSlow
-	case errors.Is(err, ErrRamp):
-		return tierlock.ReasonRecovering
-	}
-	return tierlock.ReasonCanceled
-}
 
 // Gate is what an operation must pass before it gets a slot.
 type Gate uint8

@@ -39,8 +39,8 @@ type Machine struct {
 func Start(at time.Time) Machine { return Machine{State: Normal, Since: at} }
 
 // Step returns the machine after one look at its target, and the edge if it took one. It
-// takes at most one. Call it after every fault and probe, and every 200 ms for what only
-// time can tell.
+// takes at most one. Call it after every fault and probe, and at least every 200 ms for what
+// only time can tell.
 func (m Machine) Step(p *Policy, s Signals) (Machine, Transition, bool) {
 	m.sample(p, s)
 	to, reason := m.next(p, s)
