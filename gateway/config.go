@@ -88,8 +88,11 @@ func (c *Config) check(recorded bool) error {
 		errs = append(errs, under("prefix.", err))
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Stores)) {
-		if b := c.Stores[name]; b == nil || b.Traits().Tier != tierlock.Shared {
+		switch b := c.Stores[name]; {
+		case b == nil, b.Traits().Tier != tierlock.Shared:
 			bad("stores."+name, "", "want a backend that grants shared locks")
+		case b.Traits().Wire < 0:
+			bad("stores."+name, "", "its wire is below 0")
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Chains)) {

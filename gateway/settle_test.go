@@ -178,3 +178,25 @@ func TestAGrantAfterTheStepDownIsNotUsed(t *testing.T) {
 		_ = l.Unlock(t.Context())
 	})
 }
+
+// A retry that comes while the ledger's own release is on the wire waits for its answer, so
+// that the release cannot hit the retry's lock.
+func TestARetryWaitsForTheReleaseUnderWay(t *testing.T) {
+	bubble(t, strong(), func(t *testing.T, k one) {
+		id := tierlock.NewRequestID()
+		k.Store.DropReplies(1)
+		_, _ = k.TryLock(t.Context(), "a", gateway.WithRequestID(id))
+		k.Store.Slow(60 * time.Millisecond)
+		time.Sleep(210 * time.Millisecond) // its release went out at 200 ms, and is answered at 260 ms
+		began := time.Now()
+		l := k.must("a", gateway.WithRequestID(id))
+		if took := time.Since(began); took < 100*time.Millisecond {
+			t.Errorf("granted after %v: it did not wait", took)
+		}
+		time.Sleep(5 * time.Second)
+		if ok, err := l.IsHeld(t.Context()); !ok || err != nil {
+			t.Errorf("held %v, %v", ok, err)
+		}
+		_ = l.Unlock(t.Context())
+	})
+}
