@@ -12,7 +12,7 @@ type Config struct {
 	FS      FS            // default [OS]
 	Segment int64         // bytes of one file, default 64 MiB or Quota/8 where that is less
 	Quota   int64         // bytes of all segments together, default 2 GiB
-	Reserve int64         // the part of Quota that only [Closing] records may use, kept on the disk beforehand too; default 4 MiB or Quota/16
+	Reserve int64         // the part of Quota that only [Closing] records may use, kept on the disk beforehand too; default 4 MiB or Quota/16 where that is less
 	Linger  time.Duration // a batch that somebody waits for waits this long for company; 0 (default) to 10 ms
 	Lazy    time.Duration // a batch that nobody waits for is written after this, default 5 ms
 	Batch   int           // bytes of one batch, default 1 MiB

@@ -115,8 +115,9 @@ const fullPause = 500 * time.Millisecond
 
 // write puts the sealed batch on the disk. A segment that failed a write or an fsync is
 // never written again: after a failed fsync the kernel may have dropped the pages and call
-// them clean, so that a later fsync proves nothing ("Can Applications Recover from fsync Failures?", USENIX ATC 2020). The batch
-// is written once more, to a new file. Two failures in a row are an error.
+// them clean, so that a later fsync proves nothing ("Can Applications Recover from fsync
+// Failures?", USENIX ATC 2020). The batch is written once more, to a new file. Two failures
+// in a row are an error.
 func (s *Spool) write(b *batch) error {
 	var err error
 	for range 2 {

@@ -99,9 +99,9 @@ func (f frame) whole(data []byte, at int) bool {
 }
 
 // lastCommit scans a segment's frames for the last whole batch up to the seq most: its
-// last seq and where it ends, or zeroes. A whole batch behind a bad place proves that the place had once been
-// synced, since no batch is written before the one in front of it is safe: so that is
-// damage, and only what lies behind the last whole batch is a torn tail.
+// last seq and where it ends, or zeroes. A whole batch behind a bad place proves that the
+// place had once been synced, since no batch is written before the one in front of it is
+// safe: so that is damage, and only what lies behind the last whole batch is a torn tail.
 func lastCommit(data []byte, most uint64) (seq uint64, end int) {
 	for at := 0; at < len(data); {
 		f, _, ok := cut(data[at:])
