@@ -52,13 +52,18 @@ func (c *Config) Validate() error {
 			refuse("brokers", b, "want host:port")
 		}
 	}
-	for field, name := range map[string]string{"topic": c.Topic, "dlq": c.DLQ, "findings": c.Findings} {
-		if name != "" && !topicName(name) {
-			refuse(field, name, "want 1 to 249 of a-z A-Z 0-9 _ . -")
+	full := c.withDefaults() // a default can clash, or grow too long, as well
+	for _, topic := range []struct{ field, name string }{{"topic", full.Topic}, {"dlq", full.DLQ}, {"findings", full.Findings}} {
+		told := topic.field == "dlq" && c.DLQ == "" && !topicName(full.Topic)
+		if !topicName(topic.name) && !told {
+			refuse(topic.field, topic.name, "want 1 to 249 of a-z A-Z 0-9 _ . -")
 		}
 	}
-	if c.Topic != "" && c.Topic == c.DLQ {
-		refuse("dlq", c.DLQ, "must not be the topic of the events")
+	if full.DLQ == full.Topic {
+		refuse("dlq", full.DLQ, "must not be the topic of the events")
+	}
+	if full.Findings == full.Topic || full.Findings == full.DLQ {
+		refuse("findings", full.Findings, "must not be the topic of the events or of the dead letters")
 	}
 	if c.Partitions < 0 || c.Partitions > 10000 {
 		refuse("partitions", c.Partitions, "want 1 to 10000")

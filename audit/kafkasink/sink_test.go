@@ -312,6 +312,28 @@ func TestConfigReportsEveryFaultAtOnce(t *testing.T) {
 	}
 }
 
+func TestConfigRefusesWhatItsDefaultsMakeOfTopics(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		cfg   kafkasink.Config
+		field string
+	}{
+		"dead letters among the events":   {kafkasink.Config{DLQ: kafkasink.EventsTopic}, "dlq"},
+		"findings among the events":       {kafkasink.Config{Topic: kafkasink.FindingsTopic}, "findings"},
+		"findings among the dead letters": {kafkasink.Config{Findings: kafkasink.EventsTopic + ".dlq"}, "findings"},
+		"a name with no room for .dlq":    {kafkasink.Config{Topic: strings.Repeat("t", 249)}, "dlq"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c.cfg.Brokers = []string{"127.0.0.1:9092"}
+			_, err := kafkasink.New(c.cfg)
+			if inv, ok := errors.AsType[*tierlock.InvalidError](err); !ok || inv.Field != "kafka."+c.field {
+				t.Errorf("got %v, want a fault of %s", err, c.field)
+			}
+		})
+	}
+}
+
 func TestTLSFilesThatCannotBeReadAreAnErrorThatNamesThem(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

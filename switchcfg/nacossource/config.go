@@ -63,9 +63,9 @@ func (c Config) Validate() error {
 	if _, _, err := c.hostPort(); err != nil {
 		bad("addr", c.Addr, err.Error())
 	}
-	for field, name := range map[string]string{"group": c.Group, "data_id": c.DataID} {
-		if !isName(name) {
-			bad(field, name, "want letters, digits and _ : . -")
+	for _, id := range []struct{ field, name string }{{"group", c.Group}, {"data_id", c.DataID}} {
+		if !isName(id.name) {
+			bad(id.field, id.name, "want letters, digits and _ : . -")
 		}
 	}
 	if c.Namespace != "" && !isName(c.Namespace) {
