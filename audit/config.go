@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -20,7 +21,7 @@ type Config struct {
 	Linger     time.Duration // a group commit waits this long for company; 0 (default) to 1 ms
 	Heartbeat  time.Duration // default 5 s, at least 10 ms
 	ClockError time.Duration // written where an event brings none; default 500 ms, negative: zero
-	Segment    int64         // bytes of one spool file, default 64 MiB or Quota/8 where that is less
+	Segment    int64         // bytes of one spool file, at most Quota/4; default 64 MiB or Quota/8 where that is less
 	Quota      int64         // bytes on the disk, default 2 GiB
 	Notes      int           // events that may wait in memory for the disk, default 16384
 	FS         spool.FS      // default the operating system's
@@ -52,6 +53,9 @@ func (c *Config) Validate() error {
 	if c.Segment < 0 || (c.Segment > 0 && c.Segment < 4<<10) {
 		refuse("segment", c.Segment, "want at least 4096 bytes")
 	}
+	if most := cmp.Or(c.Quota, defaultQuota) / 4; c.Quota >= 0 && c.Segment > most {
+		refuse("segment", c.Segment, fmt.Sprintf("want at most %d bytes, a quarter of the quota", most))
+	}
 	if c.Notes < 0 {
 		refuse("notes", c.Notes, "want at least 0")
 	}
@@ -62,6 +66,8 @@ func producerName(s string) bool {
 	_, err := tierlock.ParseKey(s) // the same bytes, and no '/', which parts an event's id
 	return err == nil && len(s) <= 128
 }
+
+const defaultQuota = 2 << 30
 
 // withDefaults asks the system for the host's name.
 func (c Config) withDefaults() (Config, error) {
@@ -83,7 +89,7 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	c.ClockError = max(c.ClockError, 0)
 	if c.Quota == 0 {
-		c.Quota = 2 << 30
+		c.Quota = defaultQuota
 	}
 	if c.Notes == 0 {
 		c.Notes = 16384

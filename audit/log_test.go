@@ -413,6 +413,18 @@ func TestConfigReportsEveryFaultAtOnceBeforeAnyIO(t *testing.T) {
 	}
 }
 
+func TestSegmentLeavesRoomForItsFollowers(t *testing.T) {
+	t.Parallel()
+	cfg := audit.Config{Dir: "/audit", Segment: 1 << 29}
+	if err := cfg.Validate(); err != nil {
+		t.Error(err)
+	}
+	cfg.Segment++
+	if err := cfg.Validate(); !errors.Is(err, tierlock.ErrInvalid) || !strings.Contains(err.Error(), "audit.segment") {
+		t.Errorf("a file of more than a quarter of the quota: %v", err)
+	}
+}
+
 func TestSecondLogOnAFolderIsRefused(t *testing.T) {
 	t.Parallel()
 	cfg := audit.Config{Dir: t.TempDir(), Producer: "a"}

@@ -10,7 +10,7 @@ import (
 type Config struct {
 	Dir     string        // one process at a time; required; made when missing
 	FS      FS            // default [OS]
-	Segment int64         // bytes of one file, default 64 MiB or Quota/8 where that is less
+	Segment int64         // bytes of one file, at most Quota/4; default 64 MiB or Quota/8 where that is less
 	Quota   int64         // bytes of all segments together, default 2 GiB
 	Reserve int64         // the part of Quota that only [Closing] records may use, kept on the disk beforehand too; default 4 MiB or Quota/16 where that is less
 	Linger  time.Duration // a batch that somebody waits for waits this long for company; 0 (default) to 10 ms
@@ -48,6 +48,11 @@ func (c *Config) Validate() error {
 	}
 	if c.Segment < 0 || (c.Segment > 0 && c.Segment < minSegment) {
 		refuse("segment", c.Segment, fmt.Sprintf("want at least %d bytes", minSegment))
+	}
+	if most := c.withDefaults().Quota / 4; c.Segment > most && c.Quota >= 0 {
+		// The file that is being written cannot be removed: one that may grow to the whole
+		// quota would fill it for good, however much of it has been forwarded.
+		refuse("segment", c.Segment, fmt.Sprintf("want at most %d bytes, a quarter of the quota", most))
 	}
 	if c.Reserve < 0 || c.Reserve > c.withDefaults().Quota/2 {
 		refuse("reserve", c.Reserve, "want 0 to half the quota")

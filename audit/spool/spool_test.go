@@ -289,6 +289,22 @@ func TestConfigReportsEveryFaultAtOnce(t *testing.T) {
 	}
 }
 
+// A spool whose one file may take the whole quota would be full for good once that file
+// is: it cannot be removed while it is written to.
+func TestSegmentLeavesRoomForItsFollowers(t *testing.T) {
+	t.Parallel()
+	for _, cfg := range []spool.Config{{Segment: 1<<29 + 1}, {Quota: 64 << 10, Segment: 16<<10 + 1}} {
+		cfg.Dir, cfg.FS = "/s", powerfs.New()
+		if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), "a quarter of the quota") {
+			t.Errorf("segment %d of %d: %v", cfg.Segment, cfg.Quota, err)
+		}
+		cfg.Segment--
+		if err := cfg.Validate(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestClosedSpoolRefuses(t *testing.T) {
 	t.Parallel()
 	s := open(t, small(powerfs.New()))
