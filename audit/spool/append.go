@@ -84,10 +84,10 @@ func (s *Spool) Flush(ctx context.Context) error {
 			s.mu.Unlock()
 			return err
 		}
-		grew := s.grew
-		b.hurry = b.count > 0
+		grew, empty := s.grew, b.count == 0
+		b.hurry = !empty
 		s.mu.Unlock()
-		if b.count == 0 { // only the batch before is under way
+		if empty { // only the batch before is under way
 			select {
 			case <-grew:
 			case <-s.stopped:

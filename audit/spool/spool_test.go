@@ -108,7 +108,7 @@ func TestAppendGroupsEverybodyWhoCameDuringASyncIntoTheNextOne(t *testing.T) {
 			disk.gate <- struct{}{}
 		}
 		cfg := small(disk)
-		cfg.Segment = 1 << 20
+		cfg.Segment, cfg.Quota = 1<<20, 4<<20
 		s := open(t, cfg)
 		appendOK(t, s, "first")
 		var wg sync.WaitGroup
