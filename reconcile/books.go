@@ -127,6 +127,7 @@ func (b *books) supersede(id string) {
 func (b *books) moment(j *Job) {
 	s := &b.stats
 	s.Partitions, s.OpenHolds, s.Watermark = len(j.windows), 0, time.Time{}
+	first := true // a partition of which nothing was heard yet has the zero horizon, and holds the mark there
 	for _, w := range j.windows {
 		for _, list := range w.keys {
 			s.OpenHolds += len(list)
@@ -135,8 +136,8 @@ func (b *books) moment(j *Job) {
 		if horizon.Equal(forever) { // the source has ended: all that came is judged
 			horizon = b.to
 		}
-		if s.Watermark.IsZero() || horizon.Before(s.Watermark) {
-			s.Watermark = horizon
+		if first || horizon.Before(s.Watermark) {
+			s.Watermark, first = horizon, false
 		}
 	}
 	s.Waiting, s.Repaired, s.Stopped = len(j.repairs.queue), j.repairs.total, j.repairs.stopped
