@@ -63,31 +63,34 @@ func TestOneFailedWriteOrSyncMovesTheBatchToANewFile(t *testing.T) {
 
 func TestTwoFailuresInARowEndTheSpool(t *testing.T) {
 	t.Parallel()
-	disk := powerfs.New()
-	var dropped atomic.Int64
-	cfg := small(disk)
-	cfg.Dropped = func(n int) { dropped.Add(int64(n)) }
-	s := open(t, cfg)
-	appendOK(t, s, "good")
-	disk.Failing(func(string, int) error { return syscall.EIO })
-	if err := s.Add(t.Context(), []byte("nobody waits"), spool.Ordinary); err != nil {
-		t.Fatal(err)
-	}
-	_, err := s.Append(t.Context(), []byte("bad"), spool.Closing)
-	if !errors.Is(err, spool.ErrFailed) || !errors.Is(err, spool.ErrInDoubt) || !errors.Is(err, syscall.EIO) {
-		t.Fatalf("got %v", err)
-	}
-	disk.Failing(nil)
-	if _, err := s.Append(t.Context(), []byte("bad"), spool.Closing); !errors.Is(err, spool.ErrFailed) || errors.Is(err, spool.ErrInDoubt) {
-		t.Errorf("got %v, want a refusal", err)
-	}
-	if s.Stats().Failed == nil || dropped.Load() != 1 || s.Stats().Dropped != 1 {
-		t.Errorf("stats %+v, dropped %d", s.Stats(), dropped.Load())
-	}
-	s.Close()
-	if all := readAll(t, open(t, small(disk)), 1); len(all) < 1 || string(all[0].Data) != "good" {
-		t.Errorf("read %v", all)
-	}
+	synctest.Test(t, func(t *testing.T) { // on a slow machine the two would not meet in one batch
+		disk := powerfs.New()
+		var dropped atomic.Int64
+		cfg := small(disk)
+		cfg.Dropped = func(n int) { dropped.Add(int64(n)) }
+		s := open(t, cfg)
+		appendOK(t, s, "good")
+		disk.Failing(func(string, int) error { return syscall.EIO })
+		if err := s.Add(t.Context(), []byte("nobody waits"), spool.Ordinary); err != nil {
+			t.Fatal(err)
+		}
+		_, err := s.Append(t.Context(), []byte("bad"), spool.Closing)
+		if !errors.Is(err, spool.ErrFailed) || !errors.Is(err, spool.ErrInDoubt) || !errors.Is(err, syscall.EIO) {
+			t.Fatalf("got %v", err)
+		}
+		synctest.Wait() // the flusher tells of dropped records after those who wait
+		disk.Failing(nil)
+		if _, err := s.Append(t.Context(), []byte("bad"), spool.Closing); !errors.Is(err, spool.ErrFailed) || errors.Is(err, spool.ErrInDoubt) {
+			t.Errorf("got %v, want a refusal", err)
+		}
+		if s.Stats().Failed == nil || dropped.Load() != 1 || s.Stats().Dropped != 1 {
+			t.Errorf("stats %+v, dropped %d", s.Stats(), dropped.Load())
+		}
+		s.Close()
+		if all := readAll(t, open(t, small(disk)), 1); len(all) < 1 || string(all[0].Data) != "good" {
+			t.Errorf("read %v", all)
+		}
+	})
 }
 
 func TestFullDiskGivesUpTheReserveForClosingRecordsAndComesBack(t *testing.T) {
