@@ -40,19 +40,28 @@ func (s *Store) Acquire(ctx context.Context, req tierlock.Request) (tierlock.Ans
 
 // acquire also tells what the server's clock showed, in Unix microseconds.
 func (s *Store) acquire(ctx context.Context, req tierlock.Request) (tierlock.Answer, int64, error) {
-	key := req.Key.String()
-	limit := &notAfter{clock: &s.clock, at: req.NotAfter}
-	keys, args := []string{key}, []any{req.ID.Secret(), req.TTL.Milliseconds(), limit}
-	if req.Fenced {
-		keys = append(keys, "{"+key+"}:fence")
-		args = append(args, uint64(req.Floor), max(fenceTTL, 10*req.TTL).Milliseconds())
-	}
-	r, err := read(acquireScript.run(ctx, s.acquires, keys, args...))
+	c := s.wanted(req)
+	r, err := read(c.run(ctx, s.acquires))
 	if err != nil {
 		return tierlock.Answer{}, 0, err
 	}
-	s.learn(ctx, limit.sent, time.UnixMicro(r.now))
-	return r.answer(limit.sent, req.TTL), r.now, nil
+	s.learn(ctx, c.limit.sent, time.UnixMicro(r.now))
+	return r.answer(c.limit.sent, req.TTL), r.now, nil
+}
+
+// wanted is the question that asks for req.
+func (s *Store) wanted(req tierlock.Request) *call {
+	c := newCall(&acquireScript, req.Hold)
+	c.limit.clock, c.limit.at = &s.clock, req.NotAfter
+	if !req.Fenced {
+		c.words = append(c.words, &c.ttl, &c.limit)
+		return c
+	}
+	c.fence = "{" + c.key + "}:fence"
+	c.floor = uint64(req.Floor)
+	c.keep = max(fenceTTL, 10*req.TTL).Milliseconds()
+	c.words = append(c.words[:2], 2, &c.key, &c.fence, &c.id, &c.ttl, &c.limit, &c.floor, &c.keep)
+	return c
 }
 
 // notAfter is the argument that tells the server when to refuse. It is worked out at the
@@ -62,12 +71,13 @@ type notAfter struct {
 	clock *clock
 	at    time.Time
 	sent  time.Time // when it was written
+	text  [20]byte  // room for what was written
 }
 
 // MarshalBinary is called by go-redis as it writes the request.
 func (n *notAfter) MarshalBinary() ([]byte, error) {
 	n.sent = time.Now()
-	return strconv.AppendInt(nil, n.clock.server(n.at), 10), nil
+	return strconv.AppendInt(n.text[:0], n.clock.server(n.at), 10), nil
 }
 
 // check refuses what the script could not do right.

@@ -55,7 +55,8 @@ func (c *clock) learn(sent, received, server time.Time) (stepped bool) {
 			fresh = view{at, lo, hi}
 		}
 	}
-	c.view.Store(&fresh)
+	next := fresh // only what is written costs memory
+	c.view.Store(&next)
 	return stepped
 }
 

@@ -10,22 +10,22 @@ import (
 // Release deletes the lock if hold has it. Its depth is always 0 or 1: re-entry is not
 // built yet.
 func (s *Store) Release(ctx context.Context, hold tierlock.Hold) (tierlock.Answer, error) {
-	return s.ask(ctx, releaseScript, hold)
+	return s.ask(ctx, &releaseScript, hold)
 }
 
 // Lookup asks who holds the key.
 func (s *Store) Lookup(ctx context.Context, hold tierlock.Hold) (tierlock.Answer, error) {
-	return s.ask(ctx, lookupScript, hold)
+	return s.ask(ctx, &lookupScript, hold)
 }
 
-func (s *Store) ask(ctx context.Context, operation script, hold tierlock.Hold) (tierlock.Answer, error) {
+func (s *Store) ask(ctx context.Context, operation *script, hold tierlock.Hold) (tierlock.Answer, error) {
 	q, err := s.question(ctx)
 	if err != nil {
 		return tierlock.Answer{}, err
 	}
 	defer q.end()
 	sent := time.Now()
-	r, err := read(operation.run(q, s.control, []string{hold.Key.String()}, hold.ID.Secret()))
+	r, err := read(newCall(operation, hold).run(q, s.control))
 	if err != nil {
 		return tierlock.Answer{}, err
 	}
@@ -49,9 +49,10 @@ func (s *Store) Renew(ctx context.Context, holds []tierlock.Hold) ([]tierlock.An
 		return answers, err
 	}
 	defer q.end()
-	calls := make([]call, len(holds))
+	calls := make([]*call, len(holds))
 	for i, hold := range holds {
-		calls[i] = call{renewScript, []string{hold.Key.String()}, []any{hold.ID.Secret(), hold.TTL.Milliseconds()}}
+		calls[i] = newCall(&renewScript, hold)
+		calls[i].words = append(calls[i].words, &calls[i].ttl)
 	}
 	sent := time.Now()
 	var first error

@@ -20,11 +20,10 @@ func (s *Store) Probe(ctx context.Context, _ string) error {
 		return err
 	}
 	defer q.end()
-	id, keys := tierlock.NewRequestID().Secret(), []string{s.probe.String()}
-	limit := &notAfter{clock: &s.clock, at: q.deadline}
-	cmds := pipelined(q, s.probes, []call{
-		{acquireScript, keys, []any{id, probeTTL.Milliseconds(), limit}},
-		{releaseScript, keys, []any{id}},
+	hold := tierlock.Hold{Key: s.probe, ID: tierlock.NewRequestID(), TTL: probeTTL}
+	cmds := pipelined(q, s.probes, []*call{
+		s.wanted(tierlock.Request{Hold: hold, NotAfter: q.deadline}),
+		newCall(&releaseScript, hold),
 	})
 	for _, cmd := range cmds {
 		if _, err := read(cmd); err != nil {

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/tierlock/tierlock"
 )
 
 // The four operations, one script each, so that each is one step on the server.
@@ -35,35 +37,61 @@ func newScript(source string) script {
 	return script{source, hex.EncodeToString(sum[:])}
 }
 
-// run calls s by its name, and once by its body when the server does not know the name:
-// it has restarted or was told to forget. Both happen before ctx's deadline.
-func (s script) run(ctx context.Context, c redis.Scripter, keys []string, args ...any) *redis.Cmd {
-	cmd := c.EvalSha(ctx, s.sha, keys, args...)
+// call is one question to a script, as go-redis is given it. Its words point into the call
+// itself: go-redis writes what a pointer points to, where each string or number put into an
+// interface would be an allocation of its own (see decision 0007).
+type call struct {
+	script *script
+	words  []any   // EVALSHA and what follows it
+	room   [10]any // for the words of the longest
+	key    string
+	fence  string
+	id     string
+	ttl    int64 // milliseconds
+	limit  notAfter
+	floor  uint64
+	keep   int64 // ttl of the fence record, milliseconds
+}
+
+// newCall asks s about hold's key and id; arguments are added to its words.
+func newCall(s *script, hold tierlock.Hold) *call {
+	c := &call{script: s, key: hold.Key.String(), id: hold.ID.Secret(), ttl: hold.TTL.Milliseconds()}
+	c.words = append(c.room[:0], "evalsha", &s.sha, 1, &c.key, &c.id)
+	return c
+}
+
+// run calls the script by its name, and once by its body when the server does not know the
+// name: it has restarted or was told to forget. Both happen before ctx's deadline.
+func (c *call) run(ctx context.Context, client *redis.Client) *redis.Cmd {
+	cmd := redis.NewCmd(ctx, c.words...)
+	_ = client.Process(ctx, cmd)
 	if unknownScript(cmd.Err()) {
-		return c.Eval(ctx, s.source, keys, args...)
+		cmd = c.byBody(ctx)
+		_ = client.Process(ctx, cmd)
 	}
 	return cmd
 }
 
-// call is one script with what it is asked.
-type call struct {
-	script script
-	keys   []string
-	args   []any
+// byBody is the command that carries the whole script.
+func (c *call) byBody(ctx context.Context) *redis.Cmd {
+	c.words[0], c.words[1] = "eval", &c.script.source
+	return redis.NewCmd(ctx, c.words...)
 }
 
 // pipelined makes all calls in one round trip, and once more by their bodies those whose
 // names the server does not know. Each command carries its own error.
-func pipelined(ctx context.Context, c *redis.Client, calls []call) []*redis.Cmd {
+func pipelined(ctx context.Context, client *redis.Client, calls []*call) []*redis.Cmd {
 	cmds := make([]*redis.Cmd, len(calls))
-	pipe := c.Pipeline()
+	pipe := client.Pipeline()
 	for i, one := range calls {
-		cmds[i] = pipe.EvalSha(ctx, one.script.sha, one.keys, one.args...)
+		cmds[i] = redis.NewCmd(ctx, one.words...)
+		_ = pipe.Process(ctx, cmds[i])
 	}
 	_, _ = pipe.Exec(ctx)
 	for i, one := range calls {
 		if unknownScript(cmds[i].Err()) {
-			cmds[i] = pipe.Eval(ctx, one.script.source, one.keys, one.args...)
+			cmds[i] = one.byBody(ctx)
+			_ = pipe.Process(ctx, cmds[i])
 		}
 	}
 	if pipe.Len() > 0 {
