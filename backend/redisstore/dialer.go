@@ -70,11 +70,14 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 	defer cancel()
 	stop := context.AfterFunc(d.ending, cancel)
 	defer stop()
-	conn, err := d.net.DialContext(ctx, network, addr)
+	made, err := d.net.DialContext(ctx, network, addr)
 	if err != nil {
 		return stillborn{&dialError{err}}, nil
 	}
-	return conn, nil
+	if tcp, plain := made.(*net.TCPConn); plain {
+		return newConn(tcp), nil
+	}
+	return made, nil
 }
 
 // dialError says that a connection could not be made: nothing was sent. It does not

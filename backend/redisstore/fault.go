@@ -79,6 +79,8 @@ func unconnected(err *dialError) *tierlock.Fault {
 		return &tierlock.Fault{Reason: tierlock.ReasonBroken, Err: err.cause} // the Store was closed
 	case timedOut(err.cause):
 		return &tierlock.Fault{Reason: tierlock.ReasonAttempt, Err: err.cause}
+	case errors.Is(err.cause, errNoRoom):
+		return &tierlock.Fault{Reason: tierlock.ReasonSaturated, Err: err.cause}
 	case errors.Is(err.cause, syscall.EMFILE), errors.Is(err.cause, syscall.ENFILE):
 		return &tierlock.Fault{Reason: tierlock.ReasonSaturated, Err: err.cause} // ours: no file descriptor left
 	}

@@ -71,6 +71,7 @@ func TestFaultTellsReasonAndDoubt(t *testing.T) {
 		{"no route", &dialError{op("connect", syscall.EHOSTUNREACH)}, tierlock.ReasonDown, sure},
 		{"no such host", &dialError{&net.DNSError{Err: "no such host", IsNotFound: true}}, tierlock.ReasonDown, sure},
 		{"no answer to the dial", &dialError{&net.OpError{Op: "dial", Net: "tcp", Err: os.ErrDeadlineExceeded}}, tierlock.ReasonAttempt, sure},
+		{"no room for another client", &dialError{errNoRoom}, tierlock.ReasonSaturated, sure},
 		{"no file descriptor", &dialError{op("socket", syscall.EMFILE)}, tierlock.ReasonSaturated, sure},
 		{"closed while dialling", &dialError{context.Canceled}, tierlock.ReasonBroken, sure},
 	} {
