@@ -1,0 +1,79 @@
+package redisstore_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/backend/backendtest"
+	"github.com/tierlock/tierlock/backend/redisstore"
+	"github.com/tierlock/tierlock/internal/servers"
+)
+
+// What docs/redis-acl.md lists: all that a user of its own needs.
+var (
+	neededCommands = []string{"+evalsha", "+eval", "+time", "+get", "+set", "+pttl", "+pexpire", "+del"}
+	usefulCommands = []string{"+script|load", "+info"}
+	neededKeys     = []string{"~biz:*", "~{biz:*", "~tierlock:probe:*"}
+)
+
+func TestUserWithFewRightsPassesTheSuite(t *testing.T) {
+	for name, commands := range map[string][]string{
+		"needed":            neededCommands,
+		"needed and useful": slices.Concat(neededCommands, usefulCommands),
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := servers.Redis(t)
+			backendtest.Run(t, "redis-server with a user of few rights", openAs(t, server, commands), backendtest.Options{})
+		})
+	}
+}
+
+// None of the needed rights can be left out: some question is refused by name.
+func TestUserNeedsEachOfItsRights(t *testing.T) {
+	server := servers.Redis(t)
+	for i, left := range neededCommands {
+		t.Run("without "+left, func(t *testing.T) {
+			store := openAs(t, server, slices.Delete(slices.Clone(neededCommands), i, i+1))
+			if err := admin(t, server.Addr()).ScriptFlush(t.Context()).Err(); err != nil { // so that bodies are needed
+				t.Fatal(err)
+			}
+			wantFault(t, askAll(t, store), tierlock.ReasonDenied, false)
+		})
+	}
+}
+
+// askAll takes a lock, lets another ask for it, renews it and gives it back; it returns the
+// first error.
+func askAll(t *testing.T, store *redisstore.Store) error {
+	t.Helper()
+	hold := newHold(t, minute)
+	if _, err := try(t, store, hold); err != nil {
+		return err
+	}
+	ctx, _ := within(t, 5*time.Second)
+	if _, err := store.Lookup(ctx, tierlock.Hold{Key: hold.Key, ID: tierlock.NewRequestID(), TTL: minute}); err != nil {
+		return err
+	}
+	hold.TTL = 2 * minute
+	if _, err := store.Renew(ctx, []tierlock.Hold{hold}); err != nil {
+		return err
+	}
+	_, err := store.Release(ctx, hold)
+	return err
+}
+
+// openAs makes the user tierlock anew, with these rights only, and a Store that is it.
+func openAs(t *testing.T, server *servers.RedisServer, commands []string) *redisstore.Store {
+	t.Helper()
+	rules := []any{"acl", "setuser", "tierlock", "reset", "on", ">secret"}
+	for _, rule := range slices.Concat(commands, neededKeys) {
+		rules = append(rules, rule)
+	}
+	if err := admin(t, server.Addr()).Do(t.Context(), rules...).Err(); err != nil {
+		t.Fatalf("%s: %v", strings.Join(commands, " "), err)
+	}
+	return open(t, redisstore.Config{Addrs: []string{server.Addr()}, Username: "tierlock", Password: "secret"})
+}
