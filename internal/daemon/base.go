@@ -101,6 +101,34 @@ func (b *base) serveAdmin(ctx context.Context, health func() api.Health) error {
 	return api.Serve(ctx, b.admin, pages.Handler(), time.Second, b.log)
 }
 
+// run does work until ctx ends or work does, beside the loops and the admin pages, and then
+// takes everything apart: not ready any more, loops ended, what was opened closed. The
+// admin pages answer until the last.
+func (b *base) run(ctx context.Context, health func() api.Health, work func(context.Context) error) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	context.AfterFunc(ctx, func() { b.stopping.Store(true) })
+	lasting := context.WithoutCancel(ctx)
+	loops, endLoops := start(lasting, b.loops...)
+	defer endLoops()
+	var adminErr error
+	admin, endAdmin := start(lasting, func(ctx context.Context) {
+		adminErr = b.serveAdmin(ctx, health)
+		stop() // without its admin pages nobody could look after it
+	})
+	defer endAdmin()
+
+	err := work(ctx)
+	b.log.InfoContext(lasting, "stopping")
+	b.stopping.Store(true)
+	endLoops()
+	loops.Wait()
+	err = errors.Join(err, b.release())
+	endAdmin()
+	admin.Wait()
+	return errors.Join(err, adminErr)
+}
+
 // AdminAddr is where /metrics, /healthz and /readyz are answered.
 func (b *base) AdminAddr() string { return b.admin.Addr().String() }
 

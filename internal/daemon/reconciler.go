@@ -170,31 +170,14 @@ func (r *Reconciler) listen() (err error) {
 // Run works until ctx ends, or with once until everything has been read. Servers that
 // are away at the start are waited for; nothing is committed before it is stored.
 func (r *Reconciler) Run(ctx context.Context) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	context.AfterFunc(ctx, func() { r.stopping.Store(true) })
-	lasting := context.WithoutCancel(ctx)
-	loops, endLoops := start(lasting, r.loops...)
-	defer endLoops()
-	var adminErr error
-	admin, endAdmin := start(lasting, func(ctx context.Context) {
-		adminErr = r.serveAdmin(ctx, func() api.Health { return healthOf(r.version, r.gw.Status(), nil) })
-		stop()
+	health := func() api.Health { return healthOf(r.version, r.gw.Status(), nil) }
+	return r.run(ctx, health, func(ctx context.Context) error {
+		r.log.InfoContext(ctx, "reconciling", slog.String("version", r.version), slog.String("admin", r.AdminAddr()))
+		if !r.prepare(ctx) {
+			return nil
+		}
+		return r.job.Run(ctx)
 	})
-	defer endAdmin()
-	r.log.InfoContext(ctx, "reconciling", slog.String("version", r.version), slog.String("admin", r.AdminAddr()))
-
-	var err error
-	if r.prepare(ctx) {
-		err = r.job.Run(ctx)
-	}
-	r.stopping.Store(true)
-	endLoops()
-	loops.Wait()
-	err = errors.Join(err, r.release())
-	endAdmin()
-	admin.Wait()
-	return errors.Join(err, adminErr)
 }
 
 // prepare makes the topic and tables that findings go to, each as soon as its server is

@@ -104,30 +104,12 @@ func (s *System) DataAddr() string { return s.data.Addr().String() }
 // as far as the grace allows, the rest closed. The admin pages answer until the last. A
 // clean end is nil, also where Kafka or a store could not be reached.
 func (s *System) Run(ctx context.Context) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	context.AfterFunc(ctx, func() { s.stopping.Store(true) })
-	lasting := context.WithoutCancel(ctx)
-	loops, endLoops := start(lasting, s.loops...)
-	defer endLoops()
-	var adminErr error
-	admin, endAdmin := start(lasting, func(ctx context.Context) {
-		adminErr = s.serveAdmin(ctx, func() api.Health { return healthOf(s.version, s.gw.Status(), s.audit) })
-		stop() // without its admin pages nobody could look after it
-	})
-	defer endAdmin()
-	s.log.InfoContext(ctx, "serving", slog.String("version", s.version), slog.String("data", s.DataAddr()), slog.String("admin", s.AdminAddr()))
-
 	methods := api.New(api.Config{Gateway: s.gw, Logger: s.log, Remote: s.cfg.Listen.Remote}).Handler()
-	err := api.Serve(ctx, s.data, methods, s.grace(), s.log)
-	s.log.InfoContext(lasting, "stopping")
-	s.stopping.Store(true)
-	endLoops()
-	loops.Wait()
-	err = errors.Join(err, s.release())
-	endAdmin()
-	admin.Wait()
-	return errors.Join(err, adminErr)
+	health := func() api.Health { return healthOf(s.version, s.gw.Status(), s.audit) }
+	return s.run(ctx, health, func(ctx context.Context) error {
+		s.log.InfoContext(ctx, "serving", slog.String("version", s.version), slog.String("data", s.DataAddr()), slog.String("admin", s.AdminAddr()))
+		return api.Serve(ctx, s.data, methods, s.grace(), s.log)
+	})
 }
 
 // Close takes a system apart that was never run.
