@@ -65,8 +65,9 @@ func Reasons() []Reason {
 	}
 }
 
-// Verdict is the whole answer to one call, the same value in [*Error], in hooks, on the
-// daemon's wire and in audit events.
+// Verdict is the whole answer to one call, the same value in [*Error], in hooks and on the
+// daemon's wire. Audit events carry its tier and reason: their outcome is that of the
+// caller's own work.
 type Verdict struct {
 	Outcome Outcome
 	Reason  Reason // empty on success, but for a tier below shared: why it was stepped down to
