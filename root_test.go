@@ -1,6 +1,7 @@
 package tierlock_test
 
 import (
+	"encoding"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -75,23 +76,45 @@ func TestParseRequestID(t *testing.T) {
 	}
 }
 
-func TestWordsRoundTripAndRefuseZero(t *testing.T) {
-	var tier tierlock.Tier
-	for _, want := range []tierlock.Tier{tierlock.Shared, tierlock.Optimistic, tierlock.Local, tierlock.Bypass} {
-		text, err := want.MarshalText()
-		if err != nil || tier.UnmarshalText(text) != nil || tier != want {
-			t.Errorf("%v: %q, %v", want, text, err)
+// The words stand in files, on the wire and in events: none may change or move.
+func TestWords(t *testing.T) {
+	testWords[tierlock.Tier](t, "tier", "shared", "optimistic", "local", "bypass")
+	testWords[tierlock.Scope](t, "scope", "none", "process", "cluster")
+	testWords[tierlock.Mode](t, "mode", "auto", "shared", "optimistic", "local", "bypass", "reject")
+	testWords[tierlock.Outcome](t, "outcome", "success", "failure", "timeout", "system_error")
+	testWords[tierlock.Advice](t, "advice", "retry", "optimistic", "fail")
+	testWords[tierlock.Alert](t, "alert", "info", "warn", "page")
+}
+
+// word is what every closed set of words can do.
+type word[T any] interface {
+	*T
+	fmt.Stringer
+	encoding.TextMarshaler
+	encoding.TextUnmarshaler
+}
+
+func testWords[T ~uint8, P word[T]](t *testing.T, name string, words ...string) {
+	t.Run(name, func(t *testing.T) {
+		for i, want := range words {
+			v, back := T(i+1), T(0)
+			text, err := P(&v).MarshalText()
+			if err != nil || string(text) != want || P(&v).String() != want || P(&back).UnmarshalText(text) != nil || back != v {
+				t.Errorf("%d is %q, %v, and back %d; want %q", v, text, err, back, want)
+			}
 		}
-	}
-	if _, err := tierlock.Tier(0).MarshalText(); err == nil {
-		t.Error("the zero tier marshals")
-	}
-	if err := tier.UnmarshalText([]byte("invalid")); !errors.Is(err, tierlock.ErrInvalid) {
-		t.Errorf("invalid: %v", err)
-	}
-	if got := tierlock.Tier(99).String(); got != "invalid" {
-		t.Errorf("Tier(99) = %s", got)
-	}
+		for _, none := range []T{0, T(len(words) + 1), 255} {
+			if text, err := P(&none).MarshalText(); !errors.Is(err, tierlock.ErrInvalid) {
+				t.Errorf("%d, which is none, marshals as %q, %v", none, text, err)
+			}
+		}
+		kept := T(1)
+		for _, bad := range []string{"", "invalid", strings.ToUpper(words[0]), words[0] + " "} {
+			if err := P(&kept).UnmarshalText([]byte(bad)); !errors.Is(err, tierlock.ErrInvalid) || kept != 1 {
+				t.Errorf("%q: %v, and %d", bad, err, kept)
+			}
+		}
+	})
 }
 
 func TestErrorsTellOutcomesApart(t *testing.T) {
