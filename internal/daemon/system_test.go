@@ -357,3 +357,19 @@ func writeOrder(t *testing.T, path string, version uint64, mode string) {
 		t.Fatal(err)
 	}
 }
+
+// TestItIsNotReadyWhileItStops: the spool waits for a Kafka that is away, and meanwhile
+// nobody shall send new work.
+func TestItIsNotReadyWhileItStops(t *testing.T) {
+	redis, _ := inProcess(t)
+	c := config(t, t.TempDir(), redis, nobody(t))
+	c.Listen.Grace = 2 * time.Second
+	d := run(t, c)
+	d.want("/v1/try", keyA, `200 {"outcome":"success"`)
+	ended := make(chan error, 1)
+	go func() { ended <- d.stop() }()
+	until(t, "not ready", func() bool { return d.get("/readyz") == `503 {"ready":false,"reason":"stopping"}` })
+	if err := <-ended; err != nil {
+		t.Errorf("stop: %v", err)
+	}
+}
