@@ -1,0 +1,105 @@
+package reconcile
+
+import (
+	"slices"
+	"time"
+
+	"github.com/tierlock/tierlock/audit"
+)
+
+// endless is the longest a hold may last that tells neither ttl nor max_hold: the longest
+// ttl that a chain may have.
+const endless = 10 * time.Minute
+
+// hold is an interval while its events come in, in any order.
+type hold struct {
+	Interval
+	ttl, maxHold time.Duration
+	acquired     bool
+	offset       int64 // of its first record
+}
+
+// take merges one event; the order in which they come does not matter.
+func (h *hold) take(ev *audit.Event) {
+	if ev.Type == audit.TypeAcquire || !h.acquired {
+		h.Event, h.Chain, h.Tier, h.Store, h.Token = ev.EventID(), ev.Chain, ev.Tier, ev.Store, ev.Token
+		h.Producer, h.Epoch = ev.Producer, ev.Epoch
+	}
+	h.ttl, h.maxHold = max(h.ttl, ev.TTL), max(h.maxHold, ev.MaxHold)
+	if ev.ClockError > 0 {
+		h.Error = max(h.Error, ev.ClockError)
+	}
+	if ev.Switch.Version != 0 {
+		h.Switch = ev.Switch
+	}
+	if !ev.Business.IsZero() {
+		h.Business = ev.Business
+	}
+	if ev.Type == audit.TypeAcquire {
+		h.acquired, h.AcquireSeq = true, ev.Seq
+		return
+	}
+	if ev.EndedAt.After(h.EndedAt) { // the last end counts: an expiry may be followed by an unlock
+		h.EndedAt, h.How, h.Outcome, h.EndSeq = ev.EndedAt, ev.How, ev.Outcome, ev.Seq
+	}
+}
+
+// settle sets the latest possible end. gone tells until when an epoch that is over gave
+// signs of life.
+func (h *hold) settle(gone func(producer string, epoch uint64) (time.Time, bool)) {
+	switch {
+	case h.EndedAt.IsZero():
+		h.Latest = h.deadline(gone)
+	case h.How == audit.Expired || h.How == audit.Lost:
+		// The lock is over; whether its holder has noticed is not known.
+		h.Latest = h.EndedAt.Add(h.ttl)
+	default:
+		h.Latest = h.EndedAt
+	}
+	if h.Latest.Before(h.GrantedAt) { // a clock that was stepped back in hand
+		h.Latest = h.GrantedAt
+	}
+}
+
+func (h *hold) deadline(gone func(producer string, epoch uint64) (time.Time, bool)) time.Time {
+	if h.ttl == 0 && h.maxHold == 0 {
+		return h.GrantedAt.Add(endless)
+	}
+	end := h.GrantedAt.Add(h.ttl)
+	if h.maxHold <= h.ttl {
+		return end
+	}
+	if sign, over := gone(h.Producer, h.Epoch); over { // nobody renewed after this
+		if last := sign.Add(h.ttl); last.After(end) {
+			end = last
+		}
+		if most := h.GrantedAt.Add(h.maxHold); most.Before(end) {
+			end = most
+		}
+		return end
+	}
+	return h.GrantedAt.Add(h.maxHold)
+}
+
+// pairUp joins an acquire that has no end to an end that has no acquire, of one holder:
+// another process, which had attached to the lock, gave it back and told its own times.
+func pairUp(list []*hold) []*hold {
+	slices.SortFunc(list, func(a, b *hold) int { return before(&a.Interval, &b.Interval) })
+	var out []*hold
+	for _, h := range list {
+		i := -1
+		if !h.acquired {
+			i = slices.IndexFunc(out, func(o *hold) bool {
+				return o.Holder == h.Holder && o.acquired && o.EndedAt.IsZero() && !h.EndedAt.Before(o.GrantedAt)
+			})
+		}
+		if i < 0 {
+			out = append(out, h)
+			continue
+		}
+		o := out[i]
+		o.EndedAt, o.How, o.Outcome = h.EndedAt, h.How, h.Outcome
+		o.Error, o.offset = max(o.Error, h.Error), min(o.offset, h.offset)
+	}
+	return out
+}

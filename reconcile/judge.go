@@ -1,0 +1,89 @@
+package reconcile
+
+import (
+	"context"
+	"time"
+)
+
+// reread begins a partition anew when a late event has come. It waits for the rest of what
+// is late with it: until nothing more is there to be read, or for a tick.
+func (j *Job) reread(ctx context.Context, w *window, now time.Time) (again bool, err error) {
+	if w.lateSince.IsZero() {
+		return false, nil
+	}
+	if !w.caught && now.Sub(w.lateSince) < j.cfg.Tick {
+		return true, nil
+	}
+	j.cfg.Logger.WarnContext(ctx, "late event, partition is read again", "partition", w.partition, "until_offset", w.next)
+	if err := j.cfg.Source.Rewind(ctx, w.partition); err != nil {
+		return false, err
+	}
+	w.reread()
+	j.count(func(b *books) { b.reread(w.partition) })
+	return true, nil
+}
+
+// judge stores what a window has found.
+func (j *Job) judge(ctx context.Context, w *window, complete bool) error {
+	if w.caught {
+		w.feeds.silence(w.asOf, j.cfg.Idle)
+	}
+	found, judged := w.judge(j.cfg.Lateness, complete)
+	w.feeds.miss(w.horizon)
+	news, swallowed := w.news(found)
+	for _, f := range news {
+		if err := j.put(ctx, f); err != nil {
+			return err
+		}
+		if f.Kind == KindOverlap && f.State == StateOpen {
+			j.repairs.add(f, w.partition)
+		} else {
+			j.repairs.remove(f.ID)
+		}
+	}
+	for _, id := range swallowed {
+		j.repairs.remove(id)
+		j.count(func(b *books) { b.supersede(id) })
+	}
+	j.count(func(b *books) { b.stats.Holds += uint64(judged) })
+	return nil
+}
+
+// ready tells whether a chain may be repaired now.
+func (j *Job) ready(chain string) bool {
+	known := time.Now() // up to when nothing was unread anywhere
+	for _, w := range j.windows {
+		if !w.caught || w.next < w.resume || !w.lateSince.IsZero() {
+			return false // what producers say now has not been read yet
+		}
+		if w.asOf.Before(known) {
+			known = w.asOf
+		}
+	}
+	if j.cfg.SwitchOn != nil && j.cfg.SwitchOn(chain) {
+		return false
+	}
+	return j.fleet.quiet(chain, j.cfg.Quiet, j.cfg.Idle, known)
+}
+
+// commit moves restart points on; it never takes one back.
+func (j *Job) commit(ctx context.Context) error {
+	for _, w := range j.windows {
+		if w.next < w.resume || !w.lateSince.IsZero() {
+			continue
+		}
+		m := w.mark(j.repairs.pinned(w.partition))
+		if m.Offset < w.marked.Offset || m == w.marked {
+			continue
+		}
+		if err := j.cfg.Source.Commit(ctx, m); err != nil {
+			if ctx.Err() != nil {
+				return nil //nolint:nilerr // to be told to stop is no fault
+			}
+			j.cfg.Logger.WarnContext(ctx, "offset not committed", "partition", w.partition, "error", err)
+			continue // it comes again with the next step
+		}
+		w.marked = m
+	}
+	return nil
+}
