@@ -33,7 +33,7 @@ const (
 	bitPermits
 )
 
-// causeOf says why a and b could be inside at once; a was granted first.
+// causeOf says why a and b could be inside at once, in either order.
 func causeOf(a, b *Interval) uint8 {
 	switch {
 	case a.Tier == tierlock.Bypass || b.Tier == tierlock.Bypass:

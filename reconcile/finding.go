@@ -113,8 +113,13 @@ func (f *Finding) Replaces(stored *Finding) bool {
 
 // idOf makes the id of a finding from what never changes about it.
 func idOf(parts ...string) string {
+	return hashOf("tierlock.finding."+strconv.Itoa(ruleVersion), parts)
+}
+
+// hashOf is 32 hex digits of SHA-256 over the parts, each kept apart from the next.
+func hashOf(kind string, parts []string) string {
 	h := sha256.New()
-	h.Write([]byte("tierlock.finding." + strconv.Itoa(ruleVersion)))
+	h.Write([]byte(kind))
 	for _, p := range parts {
 		h.Write([]byte{0})
 		h.Write([]byte(p))

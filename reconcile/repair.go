@@ -49,11 +49,20 @@ func casesOf(f *Finding, hooks map[string]Hook) []Case {
 		}
 		action := or(hook.Action, "repair")
 		cases = append(cases, Case{
-			ID:     idOf("repair", r.kind, r.id, action, m.Key.String(), m.Holder, stamp(m.GrantedAt)),
+			ID:     repairKey(m, action),
 			Action: action, Finding: *f, Loser: *m, Business: m.Business,
 		})
 	}
 	return cases
+}
+
+// repairKey names a repair by what it gives back, and by nothing that the rule decides: see
+// [Case.ID]. The losing hold is named by its holder and grant, which are the same whichever
+// of its events is lost.
+func repairKey(loser *Interval, action string) string {
+	return hashOf("tierlock.repair", []string{
+		loser.Business.Type, loser.Business.ID, action, loser.Key.String(), loser.Holder, stamp(loser.GrantedAt),
+	})
 }
 
 // repairer works cases off, one at a time, within the caps.
@@ -113,14 +122,14 @@ func (r *repairer) work(ctx context.Context, most int, ready func(chain string) 
 		if d.notBefore.After(now) {
 			continue
 		}
-		before := len(d.finding.Repairs)
+		had := len(d.finding.Repairs)
 		for most > 0 && ctx.Err() == nil && d.next < len(d.cases) {
 			most--
 			if !r.one(ctx, d, ready) {
 				break
 			}
 		}
-		if len(d.finding.Repairs) == before {
+		if len(d.finding.Repairs) == had {
 			continue
 		}
 		d.finding.State = stateOf(&d.finding, d.next < len(d.cases))

@@ -207,6 +207,19 @@ func TestRepairKeyIsStableOverRegrouping(t *testing.T) {
 	}
 }
 
+// A repair's key is written down in business databases: it outlives every version of the
+// rule, or a new rule would repair again what an older one has repaired.
+func TestRepairKeyOutlivesTheRule(t *testing.T) {
+	loser := at(t, "b", tierlock.Bypass, "p", 50, 150)
+	loser.Business = audit.Business{Type: "coupon", ID: "u1-c1"}
+	if got, want := repairKey(&loser, "give_back"), "dc5897e1d56a6dedfb0abc299c45e4ee"; got != want {
+		t.Errorf("key %s, want %s as ever", got, want)
+	}
+	if repairKey(&loser, "give_back") == repairKey(&loser, "refund") {
+		t.Error("another action has the same key")
+	}
+}
+
 // Three claims where one is allowed: two are given back, one after the other, and what is
 // right stays.
 func TestEveryLoserIsACase(t *testing.T) {

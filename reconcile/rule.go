@@ -11,7 +11,7 @@ import (
 )
 
 // ruleVersion is part of every finding's id: a rule that groups differently must not
-// reuse the ids of this one.
+// reuse the ids of this one. Repairs' keys are made without it.
 const ruleVersion = 1
 
 // resolution is how far a time in an event may lie before the real one: events carry
