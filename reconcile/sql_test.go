@@ -152,6 +152,28 @@ func TestFailedSQLRepairLeavesNothing(t *testing.T) {
 	})
 }
 
+// A key that cannot be remembered keeps its repair from happening, whichever of the two is
+// written first: they are one transaction. With [TestFailedSQLRepairLeavesNothing] this is
+// the whole promise, since a crash is no more than one of the two missing.
+func TestSQLRepairThatCannotBeRememberedHasNoEffect(t *testing.T) {
+	onEachDatabase(t, func(t *testing.T, b database) {
+		db, hook := claims(t, b)
+		do(t, db, `INSERT INTO claims VALUES (1, 'u1', 'a'), (2, 'u1', 'b')`, `DROP TABLE tierlock_repairs`)
+		if got, err := hook.Repair.Repair(t.Context(), caseFor("u1")); err == nil {
+			t.Fatalf("repaired (%s) without a key", got)
+		}
+		if n := one(t, db, `SELECT count(*) FROM claims`); n != 2 {
+			t.Fatalf("%d claims are left of 2: the effect was written outside the key's transaction", n)
+		}
+		if err := CreateRepairs(t.Context(), db, b.d); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := hook.Repair.Repair(t.Context(), caseFor("u1")); err != nil || got != ResultApplied {
+			t.Fatalf("repair %s, %v once the key can be remembered", got, err)
+		}
+	})
+}
+
 // counter is a business whose repair would show every time it is applied: its check always
 // finds something wrong, so only the remembered key keeps a repair from happening twice.
 func counter(tb testing.TB, db *sql.DB, d Dialect) Hook {

@@ -286,6 +286,39 @@ func TestBacklogReopensWindows(t *testing.T) {
 	})
 }
 
+// A backlog of which only the first part has come takes the horizon back to its own time:
+// all holds since then are open again. What is committed stays, until the rest has come.
+func TestHalfABacklogTakesNoCommitBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := runLive(t, nil)
+		p, q, cut := l.producer("p"), l.producer("q"), l.producer("cut")
+		pass(time.Second, nil, p, q, cut)
+		early := nowHold(t, "early", tierlock.Bypass, 2*time.Second)
+		first, second := cut.encode(acquireOf(&early), []int{0})[0], cut.encode(endOf(&early), []int{0})[0]
+		time.Sleep(10 * time.Millisecond)
+		conflict(t, p, q)
+		pass(time.Hour, nil, p, q)
+		was := l.committed()
+
+		l.append(0, time.Now(), first)
+		pass(20*time.Second, nil, p, q)
+		if l.rewinds != 1 || l.job.Stats().OpenHolds == 0 {
+			t.Fatalf("%d rereads, %d open holds: the backlog did not take the horizon back", l.rewinds, l.job.Stats().OpenHolds)
+		}
+		if now := l.committed(); l.backward != 0 || now.Offset < was.Offset || now.Judged.Before(was.Judged) {
+			t.Fatalf("%d commits took an earlier one back: %+v, then %+v", l.backward, was, now)
+		}
+
+		l.append(0, time.Now(), second)
+		cut.beat(time.Now(), nil)
+		pass(20*time.Second, nil, p, q, cut)
+		got := l.store.standing(KindOverlap)
+		if len(got) != 1 || len(got[0].Members) != 3 || l.committed().Offset <= was.Offset {
+			t.Fatalf("findings %+v, committed %+v after %+v", got, l.committed(), was)
+		}
+	})
+}
+
 // A seq that is named as prev and never comes is a gap; what a producer tells of its own
 // losses is one too.
 func TestMissingEventsAreGaps(t *testing.T) {
