@@ -79,7 +79,7 @@ func (s *Source) current(d delivery) bool {
 // partition is its own, so that is checked here. A generation that is over says nothing.
 func (s *Source) Commit(ctx context.Context, m reconcile.Mark) error {
 	s.mu.Lock()
-	gen, _ := s.gen, s.seeks[m.Partition]
+	gen := s.gen
 	_, owned := s.seeks[m.Partition]
 	s.mu.Unlock()
 	if gen == nil || !owned {
