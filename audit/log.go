@@ -26,12 +26,12 @@ type Log struct {
 	describe atomic.Pointer[func() Status]
 	bodies   sync.Pool // *[]byte
 
-	encoded chan struct{}      // the encoder is gone
-	flushes chan chan struct{} // ask the encoder to write all notes, and to say when
+	written chan struct{}      // the writer is gone
+	flushes chan chan struct{} // ask the writer to write all notes, and to say when
 	lossy   chan struct{}      // events were lost: write a gap
 	closed  atomic.Bool
-	stop    context.CancelFunc // of encoder and pulse
-	done    sync.WaitGroup     // encoder and pulse
+	stop    context.CancelFunc // of writer and pulse
+	done    sync.WaitGroup     // writer and pulse
 
 	unsaid struct{ full, overflow atomic.Uint64 } // lost and in no gap event yet
 	count  struct{ recorded, noted, shed, gaps, forced atomic.Uint64 }
@@ -52,7 +52,7 @@ func Open(cfg Config) (*Log, error) {
 	}
 	l := &Log{
 		cfg: cfg, log: cfg.Logger, notes: newNotes(cfg.Notes),
-		encoded: make(chan struct{}), flushes: make(chan chan struct{}), lossy: make(chan struct{}, 1),
+		written: make(chan struct{}), flushes: make(chan chan struct{}), lossy: make(chan struct{}, 1),
 	}
 	cur, err := l.openSpool()
 	if err != nil {
@@ -63,7 +63,7 @@ func Open(cfg Config) (*Log, error) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	l.stop = stop
-	l.done.Go(l.encode)
+	l.done.Go(l.write)
 	l.done.Go(func() { l.pulse(ctx) })
 	if cfg.Sink != nil {
 		l.fwd = newForwarder(l, cur)
@@ -179,7 +179,7 @@ func (l *Log) Flush(ctx context.Context) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-	case <-l.encoded: // it wrote everything before it left
+	case <-l.written: // it wrote everything before it left
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 )
 
-// notes are the events that nobody waits for, on their way to the encoder: a bounded
+// notes are the events that nobody waits for, on their way to the writer: a bounded
 // queue in stripes by key, so that callers of different keys do not meet on one lock and
 // events of one key keep their order. Putting copies the event and allocates nothing once
 // the stripes have grown.

@@ -24,7 +24,7 @@ func TestNoteTakenWhileTheLogCloses(t *testing.T) {
 		// Close has said that it has begun, and has closed no stripe yet.
 		l.closed.Store(true)
 		l.notes.poke()
-		synctest.Wait() // whatever the encoder does about it is done
+		synctest.Wait() // whatever the writer does about it is done
 		ev := Acquired(tierlock.Grant{Chain: "order", Key: key, RequestID: tierlock.NewRequestID(), Tier: tierlock.Shared, AcquiredAt: time.Now()}, time.Second, 0)
 		l.Note(&ev)
 		l.closed.Store(false)

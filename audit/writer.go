@@ -6,35 +6,35 @@ import (
 	"log/slog"
 )
 
-// encode moves notes to the spool until they are closed and none is left. It waits for
+// write moves notes to the spool until they are closed and none is left. It waits for
 // the disk when that is slow; the notes' own bound is what callers meet then.
 //
 // It asks the notes and not the log whether that is so: between the first step of Close
 // and the closing of the last stripe a note may still be taken, and whoever left in
 // between would leave it behind, in no event and in no count.
-func (l *Log) encode() {
-	defer close(l.encoded)
+func (l *Log) write() {
+	defer close(l.written)
 	var spare []Event
 	for {
 		select {
 		case <-l.notes.wake:
-			spare = l.encodeAll(spare)
+			spare = l.writeAll(spare)
 		case asked := <-l.flushes:
-			spare = l.encodeAll(spare)
+			spare = l.writeAll(spare)
 			close(asked)
 		}
 		if l.notes.closed.Load() {
-			l.encodeAll(spare)
+			l.writeAll(spare)
 			return
 		}
 	}
 }
 
-func (l *Log) encodeAll(spare []Event) []Event {
+func (l *Log) writeAll(spare []Event) []Event {
 	for i := range l.notes.stripes {
 		events := l.notes.stripes[i].take(spare)
 		for j := range events {
-			l.encodeOne(&events[j])
+			l.writeOne(&events[j])
 		}
 		clear(events) // let go of what they point to
 		spare = events
@@ -42,7 +42,7 @@ func (l *Log) encodeAll(spare []Event) []Event {
 	return spare
 }
 
-func (l *Log) encodeOne(ev *Event) {
+func (l *Log) writeOne(ev *Event) {
 	if err := checkRecorded(ev); err != nil {
 		l.log.Error("event refused", slog.Any("error", err))
 		return
