@@ -116,7 +116,7 @@ func (s *Sensor) probe(ctx context.Context) {
 
 	s.moved(was, is)
 	if err != nil {
-		s.cfg.Logger.DebugContext(ctx, "probe not answered", "target", s.cfg.Name, "err", err)
+		s.cfg.Logger.DebugContext(ctx, "probe not answered", "target", s.cfg.Name, "error", err)
 	}
 	s.cfg.Changed()
 }
