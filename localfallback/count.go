@@ -10,7 +10,7 @@ import (
 
 // A record is in one of two counters from the Compute that writes it to the deletion that
 // forgets it: live while it has holders, idle while it has none. The functions here are
-// the only ones that move it, all under its bucket's lock, so the sums stay exact.
+// the only ones that move it, all under its lock, so the sums stay exact.
 
 // count moves r to live, unless the table has all the keys it may.
 func (t *Table) count(r *record, found bool) bool {
@@ -41,25 +41,15 @@ func (t *Table) expiry(e otter.Entry[tierlock.Key, *record]) time.Duration {
 	return t.clock.untilAt(e.Value.expires, e.SnapshotAtNano)
 }
 
-// touch runs do on key's record, if it has one, with the expired holders gone. A record
-// that is left empty stays, idle, while there are few of those.
-func (t *Table) touch(key tierlock.Key, now moment, do func(*record)) {
-	t.records.Compute(key, func(r *record, found bool) (*record, otter.ComputeOp) {
-		if !found {
-			return nil, otter.CancelOp
-		}
-		r.prune(now)
-		do(r)
-		if len(r.holders) > 0 || !r.counted {
-			return r, otter.CancelOp
-		}
-		r.counted = false
-		t.live.Add(-1)
-		if t.idle.Add(1) > maxIdle {
-			return r, otter.InvalidateOp
-		}
-		return r, otter.CancelOp
-	})
+// vacate moves r to idle when its last holder has gone, and tells whether there are too
+// many idle records to keep it.
+func (t *Table) vacate(r *record) (surplus bool) {
+	if len(r.holders) > 0 || !r.counted {
+		return false
+	}
+	r.counted = false
+	t.live.Add(-1)
+	return t.idle.Add(1) > maxIdle
 }
 
 // forget is called by the cache, under the bucket's lock, when a record leaves it: swept
@@ -69,10 +59,14 @@ func (t *Table) forget(e otter.DeletionEvent[tierlock.Key, *record]) {
 	if e.Cause == otter.CauseReplacement {
 		return
 	}
-	if e.Value.counted {
+	r := e.Value
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.dead = true
+	if r.counted {
 		t.live.Add(-1)
 	} else {
 		t.idle.Add(-1)
 	}
-	e.Value.rouse()
+	r.rouse()
 }

@@ -1,6 +1,7 @@
 package localfallback
 
 import (
+	"sync"
 	"time"
 
 	"github.com/tierlock/tierlock"
@@ -22,9 +23,11 @@ type holder struct {
 	alone bool   // was told that nobody else is in, and stays so whatever Permits becomes
 }
 
-// record is all that is known of one key. Every field is read and written under the
-// cache's bucket lock only, inside Compute or a deletion.
+// record is all that is known of one key. It is locked for some dozen instructions at a
+// time, after the cache's bucket lock where both are needed and never before it.
 type record struct {
+	mu      sync.Mutex // guards all below
+	dead    bool       // has left the cache, or is about to: look the key up again
 	holders []holder
 	counted bool          // in Table.live; else in Table.idle
 	expires moment        // when the cache may drop the record

@@ -33,9 +33,9 @@ func (c Config) Validate() error {
 // Table is a bounded lock inside this process and implements [tierlock.Backend] and
 // [tierlock.Waiter]: at most Permits holders per key, each with a hard end that no renewal
 // moves, and at most Keys keys. It is bounded by refusal: a live holder is never evicted,
-// since that would grant its key twice. Each operation is one Compute of the cache, so it
-// is atomic per key; all methods may be called from any goroutine. One Table serves one
-// chain, so chains never fill each other's.
+// since that would grant its key twice. Each operation is atomic per key; all methods may
+// be called from any goroutine. One Table serves one chain, so chains never fill each
+// other's.
 type Table struct {
 	keys    int64
 	permits atomic.Int64
@@ -114,36 +114,53 @@ func (t *Table) Acquire(ctx context.Context, req tierlock.Request) (tierlock.Ans
 	if !req.NotAfter.IsZero() && t.clock.after(now, req.NotAfter) {
 		return tierlock.Answer{Status: tierlock.Late}, nil
 	}
-	var answer tierlock.Answer
-	var other tierlock.RequestID
-	t.records.Compute(req.Key, func(r *record, found bool) (*record, otter.ComputeOp) {
-		if !found {
-			r = new(record)
-		}
-		r.prune(now)
-		if i := r.find(req.ID); i >= 0 {
-			answer = t.mine(r, i, tierlock.Mine)
-			return r, otter.CancelOp
-		}
-		permits := int(t.permits.Load())
-		if r.closed(permits) {
-			answer, other = r.held(now)
-			return r, otter.CancelOp
-		}
-		if !r.counted && !t.count(r, found) {
-			return r, otter.CancelOp
-		}
-		r.add(req.ID, now+moment(req.TTL), permits)
-		answer = t.mine(r, len(r.holders)-1, tierlock.Granted)
-		return r, t.keep(r)
-	})
-	switch answer.Status {
-	case 0:
-		return answer, &tierlock.Fault{Reason: tierlock.ReasonFull}
-	case tierlock.Held:
-		answer.Holder = other.Fingerprint() // a hash: not under the bucket's lock
+	a := attempt{id: req.ID, now: now, until: now + moment(req.TTL), permits: int(t.permits.Load())}
+	if !t.attend(req.Key, &a) {
+		t.records.Compute(req.Key, func(r *record, found bool) (*record, otter.ComputeOp) {
+			if !found {
+				r = new(record)
+			}
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			return r, t.try(r, found, &a)
+		})
 	}
-	return answer, nil
+	switch a.answer.Status {
+	case 0:
+		return a.answer, &tierlock.Fault{Reason: tierlock.ReasonFull}
+	case tierlock.Held:
+		a.answer.Holder = a.other.Fingerprint() // a hash: not under a lock
+	}
+	return a.answer, nil
+}
+
+// attempt is one Acquire, and what came of it.
+type attempt struct {
+	id         tierlock.RequestID
+	now, until moment
+	permits    int
+	answer     tierlock.Answer // zero: the table is full
+	other      tierlock.RequestID
+}
+
+// try gives the attempt a permit of r, if it may have one, and tells what the cache has to
+// do about it.
+func (t *Table) try(r *record, found bool, a *attempt) otter.ComputeOp {
+	r.prune(a.now)
+	if i := r.find(a.id); i >= 0 {
+		a.answer = t.mine(r, i, tierlock.Mine)
+		return otter.CancelOp
+	}
+	if r.closed(a.permits) {
+		a.answer, a.other = r.held(a.now)
+		return otter.CancelOp
+	}
+	if !r.counted && !t.count(r, found) {
+		return otter.CancelOp
+	}
+	r.add(a.id, a.until, a.permits)
+	a.answer = t.mine(r, len(r.holders)-1, tierlock.Granted)
+	return t.keep(r)
 }
 
 // Renew confirms holds and never prolongs one: the end that Acquire told is a hard end.

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -175,6 +177,46 @@ func TestCountersStayExactUnderLoad(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		wantCounts(t, table, 0, 0)
 	})
+}
+
+// With as many idle records as are kept, each release drops its record while others are at
+// it: nobody may be granted a key on a record that has left, beside the one that took its
+// place.
+func TestNoGrantIsLostWhileRecordsComeAndGo(t *testing.T) {
+	table := newTable(t, Config{Permits: 1})
+	for i := range maxIdle {
+		hold := holdOf(t, fmt.Sprint("idle", i), time.Minute)
+		take(t, table, hold, tierlock.Granted)
+		give(t, table, hold, tierlock.Released)
+	}
+	var inside [2]atomic.Int64
+	var granted atomic.Int64
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for i := range 2000 {
+				hold := holdOf(t, fmt.Sprint("k", i%len(inside)), time.Minute)
+				if answer, err := table.Acquire(t.Context(), tierlock.Request{Hold: hold}); err != nil || answer.Status != tierlock.Granted {
+					continue
+				}
+				granted.Add(1)
+				if n := inside[i%len(inside)].Add(1); n != 1 {
+					t.Errorf("%d holders of one permit", n)
+				}
+				runtime.Gosched()
+				inside[i%len(inside)].Add(-1)
+				if answer, _ := table.Release(t.Context(), hold); answer.Status != tierlock.Released {
+					t.Errorf("release of a grant: %v", answer.Status)
+				}
+			}
+		})
+	}
+	all.Wait()
+	table.records.CleanUp()
+	wantCounts(t, table, 0, table.idle.Load())
+	if granted.Load() < 100 {
+		t.Errorf("%d grants are no crowd", granted.Load())
+	}
 }
 
 func TestHolderThatIsAloneStaysAlone(t *testing.T) {
