@@ -21,8 +21,8 @@ func standing(all []reconcile.Finding) []reconcile.Finding {
 
 // compareConflicts holds the findings against the oracle.
 func compareConflicts(holds []*hold, findings []reconcile.Finding, r *ConflictReport) {
-	real := overlaps(holds, (*hold).inner, tolerance)
-	r.Oracle, r.Found = groups(real), len(findings)
+	pairs := overlaps(holds, (*hold).inner, tolerance)
+	r.Oracle, r.Found = groups(pairs), len(findings)
 	byRef := map[ref]*hold{}
 	for _, h := range holds {
 		byRef[h.ref()] = h
@@ -40,7 +40,7 @@ func compareConflicts(holds []*hold, findings []reconcile.Finding, r *ConflictRe
 			in[at][i] = true
 		}
 	}
-	for _, p := range real {
+	for _, p := range pairs {
 		if !together(in[p.a.ref()], in[p.b.ref()]) {
 			r.Missed++
 		}

@@ -23,7 +23,7 @@ import (
 
 const (
 	holdTTL  = 60 * time.Second       // long, so that a lock left behind is still there when it is looked for
-	holdWait = 250 * time.Millisecond // shortened from 300 ms, so that conflicts show; not under the attempt of 200 ms
+	patience = 50 * time.Millisecond  // what customers wait beyond one attempt: 100 ms by default, less shows more conflicts
 	dawdle   = 300 * time.Millisecond // how long a customer who cannot find the card holds everybody up
 	gift     = "gift"                 // the second kind of coupons: repaired by a Go function, the first one by SQL
 )
@@ -32,7 +32,7 @@ const (
 func policies(t Timetable) map[string]gateway.Policy {
 	out := map[string]gateway.Policy{order.Chain: order.Policy(), coupon.Chain: coupon.Policy()}
 	for name, p := range out {
-		p.TTL, p.Wait = holdTTL, holdWait
+		p.TTL, p.Attempt, p.Wait = holdTTL, t.Attempt, t.Attempt+patience
 		p.Ladder.SaturateIn, p.Ladder.RelaxIn, p.Ladder.RampEvery = t.SaturateIn, t.RelaxIn, t.RampEvery
 		out[name] = p
 	}

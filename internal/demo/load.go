@@ -17,7 +17,6 @@ import (
 )
 
 const (
-	hotSKUs     = 12   // many customers want the same few things
 	plenty      = 1e9  // pieces of each
 	scarcePiece = 40   // of the one sku that sells out
 	repeatEvery = 10   // every so many orders is delivered twice at once
@@ -48,7 +47,7 @@ type load struct {
 // start begins the synthetic load; halt ends it. Orders are left out when a trace brings
 // its own.
 func (l *load) start(ctx context.Context, orders bool) error {
-	for i := range hotSKUs {
+	for i := range l.scene.timetable.SKUs {
 		if err := l.shop.offer(ctx, "hot-"+strconv.Itoa(i), plenty); err != nil {
 			return err
 		}
@@ -57,10 +56,12 @@ func (l *load) start(ctx context.Context, orders bool) error {
 		return err
 	}
 	ctx, l.stop = context.WithCancel(ctx)
-	for n := range l.scene.timetable.Customers {
-		for i := range l.instances {
-			rnd := rand.New(rand.NewPCG(uint64(n), uint64(i)))
-			l.work.Go(func() { l.claims(ctx, i, rnd) })
+	t := &l.scene.timetable
+	for i := range l.instances {
+		for n := range t.Claimers {
+			l.work.Go(func() { l.claims(ctx, i, rand.New(rand.NewPCG(uint64(n), uint64(i)))) })
+		}
+		for n := range t.Buyers {
 			if orders {
 				l.work.Go(func() { l.orders(ctx, i, rand.New(rand.NewPCG(uint64(n), uint64(i)+100))) })
 			}
@@ -102,7 +103,7 @@ func (l *load) think(ctx context.Context, rush *atomic.Bool) {
 func (l *load) orders(ctx context.Context, i int, rnd *rand.Rand) {
 	l.arrive(ctx, rnd)
 	for ctx.Err() == nil {
-		o := order.Order{ID: l.id("o"), SKU: "hot-" + strconv.Itoa(rnd.IntN(hotSKUs))}
+		o := order.Order{ID: l.id("o"), SKU: "hot-" + strconv.Itoa(rnd.IntN(l.scene.timetable.SKUs))}
 		if rnd.IntN(50) == 0 {
 			o.SKU = "scarce"
 		}

@@ -24,8 +24,10 @@ func TestMain(m *testing.M) {
 
 func TestEveryBadFlagIsReportedAtOnce(t *testing.T) {
 	var stderr bytes.Buffer
-	_, err := parse([]string{"--redis", "nowhere", "--kafka", ":9092", "--nacos", "h:99999", "--dsn", "postgres://u:secret@h:port/db", "--trace", "absent.csv",
-		"--from", "yesterday", "--speed", "0", "--for", "-1h", "--output", "xml", "extra"}, &stderr)
+	_, err := parse([]string{
+		"--redis", "nowhere", "--kafka", ":9092", "--nacos", "h:99999", "--dsn", "postgres://u:secret@h:port/db", "--trace", "absent.csv",
+		"--from", "yesterday", "--speed", "0", "--for", "-1h", "--output", "xml", "extra",
+	}, &stderr)
 	if !errors.Is(err, tierlock.ErrInvalid) {
 		t.Fatalf("error %v", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/demo/memkafka"
 	"github.com/tierlock/tierlock/reconcile"
 	"github.com/tierlock/tierlock/reconcile/kafkasource"
 )
@@ -83,8 +84,12 @@ func (s *story) reconcile(ctx context.Context, found reconcile.Findings, apply b
 		Source: source, Findings: []reconcile.Findings{found}, Rule: s.seams.Rule,
 		Hooks: hooks, Locker: locker{s.in[0].gw, s.oracle, func() { s.load.requests.Add(1) }}, Apply: apply,
 		Caps: reconcile.Caps{PerMinute: 1_000_000},
-		Idle: t.Idle, Quiet: t.Quiet, Lateness: 200 * time.Millisecond, Tick: 20 * time.Millisecond, Logger: s.log,
+		Idle: t.Idle, Quiet: t.Quiet, Lateness: 200 * time.Millisecond, Tick: 50 * time.Millisecond, Logger: s.log,
 	})
+	if err != nil {
+		return rep, err
+	}
+	there, err := memkafka.Count(ctx, s.servers.kafka, s.servers.topic)
 	if err != nil {
 		return rep, err
 	}
@@ -95,7 +100,8 @@ func (s *story) reconcile(ctx context.Context, found reconcile.Findings, apply b
 	work.Go(func() { failed = job.Run(running); stop() })
 	judged := func() bool {
 		st := job.Stats()
-		return running.Err() != nil || st.Watermark.After(over) && st.Waiting == 0 && st.OpenHolds == 0
+		return running.Err() != nil ||
+			st.Records >= uint64(there) && st.Watermark.After(over) && st.Waiting == 0
 	}
 	if !s.until(ctx, t.Repair+t.Slack, judged) {
 		err = ctx.Err()

@@ -19,7 +19,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return run(ctx, args, stdout, stderr, Embedded(), Real())
 }
 
-func run(ctx context.Context, args []string, stdout, stderr io.Writer, embedded, real Timetable) int {
+func run(ctx context.Context, args []string, stdout, stderr io.Writer, embedded, onServers Timetable) int {
 	o, err := parse(args, stderr)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
@@ -33,7 +33,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, embedded,
 		out = stderr
 	}
 	if o.redis != "" || o.kafka != "" || o.nacos != "" || o.dsn != "" {
-		timetable = real
+		timetable = onServers
 	}
 	v := newView(out)
 	r, err := tell(ctx, o, timetable, Seams{}, v, logger(stderr))

@@ -126,13 +126,12 @@ func (s *stage) startKafka(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	defer sink.Close()
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	if err := sink.EnsureTopics(ctx); err != nil {
-		return fmt.Errorf("create the demo's topics: %w", err)
+		return errors.Join(fmt.Errorf("create the demo's topics: %w", err), sink.Close())
 	}
-	return nil
+	return sink.Close()
 }
 
 // sink is a fresh way into the event topic; each producer has its own.

@@ -40,7 +40,7 @@ func tell(ctx context.Context, o options, t Timetable, seams Seams, v *view, log
 	s := &story{options: o, view: v, start: time.Now()}
 	s.scene = &scene{timetable: t, seams: seams, oracle: newOracle(s.start), ledger: newLedger(order.Chain, coupon.Chain), log: log}
 	s.flips = newFlips(s.start, v.flip)
-	s.scene.nudge = s.flips.nudge
+	s.nudge = s.flips.nudge
 	defer func() { err = errors.Join(err, s.close(context.WithoutCancel(ctx))) }()
 	if err := s.open(ctx); err != nil {
 		return nil, err
@@ -274,9 +274,11 @@ func (s *story) back(ctx context.Context, sl *sleeper) error {
 }
 
 // overtake has the sleeper's sku sold by the other instance, under a lock where one is
-// needed to outbid the sleeper's token.
+// needed to outbid the sleeper's token, while customers hold their breath.
 func (s *story) overtake(ctx context.Context, sl *sleeper, lock bool) error {
-	deadline := time.Now().Add(s.timetable.Back + s.timetable.Slack)
+	s.load.calm.Store(true)
+	defer s.load.calm.Store(false)
+	deadline := time.Now().Add(s.timetable.Back + 2*s.timetable.Slack)
 	for {
 		locked, err := sl.overtake(ctx, s.in[1])
 		if err == nil && (locked || !lock) {

@@ -32,12 +32,15 @@ type Timetable struct {
 	Idle       time.Duration // 1 h
 	StaleTTL   time.Duration // of the hold that goes stale, 60 s elsewhere in the demo
 
-	Wire      int           // connections of each instance for taking locks; the product's default is 64
-	Customers int           // of each chain on each instance, one request at a time each
-	Users     int           // who claim coupons: they come back, and have claimed before
-	Think     time.Duration // of a customer between two requests
-	Rush      time.Duration // the same while the wire is to fill, and of claims under bypass
-	Between   time.Duration // check and claim of a coupon
+	Attempt  time.Duration // one question to the store; the product's default
+	Wire     int           // connections of each instance for taking locks; the product's default is 64
+	Buyers   int           // customers of the order service on each instance, one request at a time each
+	Claimers int           // and of the coupon service
+	SKUs     int           // that many customers want
+	Users    int           // who claim coupons: they come back, and have claimed before
+	Think    time.Duration // of a customer between two requests
+	Rush     time.Duration // the same while the wire is to fill, and of claims under bypass
+	Between  time.Duration // check and claim of a coupon
 }
 
 // Embedded is the story for a person to watch: under 45 s, everything in this process.
@@ -49,7 +52,8 @@ func Embedded() Timetable {
 		SlowBy: 300 * time.Millisecond, FillBy: 80 * time.Millisecond,
 		SaturateIn: 2 * time.Second, RelaxIn: 1500 * time.Millisecond, RampEvery: 500 * time.Millisecond,
 		Heartbeat: 500 * time.Millisecond, Quiet: 3 * time.Second, Idle: 30 * time.Second, StaleTTL: time.Second,
-		Wire: 8, Customers: 12, Users: 2000, Think: 80 * time.Millisecond, Rush: 15 * time.Millisecond, Between: 2 * time.Millisecond,
+		Attempt: 200 * time.Millisecond, Wire: 8, Buyers: 12, Claimers: 12, SKUs: 12, Users: 2000,
+		Think: 80 * time.Millisecond, Rush: 15 * time.Millisecond, Between: 2 * time.Millisecond,
 	}
 }
 

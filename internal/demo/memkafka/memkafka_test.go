@@ -30,6 +30,9 @@ func TestReadsBackEveryMessageOfEveryPartitionOnce(t *testing.T) {
 		}
 	}
 
+	if got, err := memkafka.Count(t.Context(), s.Addrs(), "events"); err != nil || got != n {
+		t.Fatalf("counted %d, %v; want %d", got, err, n)
+	}
 	got := map[string]int{}
 	partitions := map[int]bool{}
 	err = memkafka.ReadAll(t.Context(), s.Addrs(), "events", func(p int, key, value []byte) error {

@@ -9,6 +9,24 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
+// Count is how many messages topic holds now.
+func Count(ctx context.Context, brokers []string, topic string) (n int64, err error) {
+	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...))
+	if err != nil {
+		return 0, fmt.Errorf("count %s: %w", topic, err)
+	}
+	defer client.Close()
+	first, err := offsets(ctx, client, topic, -2)
+	if err != nil {
+		return 0, err
+	}
+	ends, err := offsets(ctx, client, topic, -1)
+	for p, end := range ends {
+		n += end - first[p]
+	}
+	return n, err
+}
+
 // ReadAll calls fn with every message that topic held when the call began, each partition
 // from its first offset in order. It works on any Kafka. fn's slices are the client's:
 // copy what is kept.
