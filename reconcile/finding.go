@@ -101,6 +101,16 @@ type Findings interface {
 	Put(ctx context.Context, f Finding) error
 }
 
+// Recaller is a [Findings] that can tell what it has stored. When a late event has a
+// partition read again, the job asks it for the findings of the event's key, so that one
+// which an earlier life of the job gave out can be withdrawn. Without one, such a finding
+// stands although the events disprove it; a finding of the same life is always withdrawn.
+type Recaller interface {
+	// Standing are the overlaps of key that stand: neither superseded nor withdrawn. An
+	// error makes the job try again.
+	Standing(ctx context.Context, key tierlock.Key) ([]Finding, error)
+}
+
 // Replaces tells whether f takes the place of stored, which has the same ID. The same
 // content only moves forward in its state: a replay does not open what was repaired. Other
 // content needs to have been judged knowing as much.

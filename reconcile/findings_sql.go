@@ -96,7 +96,18 @@ func (t *FindingsTable) supersede(ctx context.Context, tx *sql.Tx, f *Finding) e
 
 // List returns all findings by first grant, state and revision as stored.
 func (t *FindingsTable) List(ctx context.Context) ([]Finding, error) {
-	rows, err := t.db.QueryContext(ctx, `SELECT state, document FROM tierlock_findings ORDER BY from_us, id`)
+	return t.list(ctx, ``)
+}
+
+// Standing implements [Recaller].
+func (t *FindingsTable) Standing(ctx context.Context, key tierlock.Key) ([]Finding, error) {
+	return t.list(ctx, `WHERE lock_key = ? AND kind = ? AND state NOT IN (?, ?)`,
+		key.String(), string(KindOverlap), string(StateSuperseded), string(StateWithdrawn))
+}
+
+func (t *FindingsTable) list(ctx context.Context, where string, args ...any) ([]Finding, error) {
+	query := t.d.bind(`SELECT state, document FROM tierlock_findings ` + where + ` ORDER BY from_us, id`)
+	rows, err := t.db.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, fmt.Errorf("reconcile: list findings: %w", err)
 	}

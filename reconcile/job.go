@@ -120,7 +120,7 @@ func (j *Job) record(ctx context.Context, r *Record) error {
 	fresh := w.feeds.hear(&ev, r, now)
 	j.count(func(b *books) { b.record(&ev, r.Partition, fresh) })
 	if fresh && (ev.Type == audit.TypeAcquire || ev.Type == audit.TypeEnd) && w.absorb(&ev, r.Offset) {
-		w.noteLate(now)
+		w.noteLate(ev.Key, now)
 		j.count(func(b *books) { b.stats.Late++ })
 	}
 	w.next = r.Offset + 1

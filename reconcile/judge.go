@@ -18,9 +18,34 @@ func (j *Job) reread(ctx context.Context, w *window, now time.Time) (again bool,
 	if err := j.cfg.Source.Rewind(ctx, w.partition); err != nil {
 		return false, err
 	}
+	if err := j.recall(ctx, w); err != nil {
+		return false, err
+	}
 	w.reread()
 	j.count(func(b *books) { b.reread(w.partition) })
 	return true, nil
+}
+
+// recall asks the stores for what they have of the late events' keys: all else is found
+// again as it was.
+func (j *Job) recall(ctx context.Context, w *window) error {
+	for _, store := range j.cfg.Findings {
+		memory, remembers := store.(Recaller)
+		if !remembers {
+			continue
+		}
+		for key := range w.lateKeys {
+			err := j.insist(ctx, "recall_findings", func() error {
+				stored, err := memory.Standing(ctx, key)
+				w.recall(stored)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // judge stores what a window has found.

@@ -78,6 +78,7 @@ func Schema(d Dialect) []string {
   to_us      BIGINT NOT NULL,
   document   TEXT NOT NULL
 )`,
+		`CREATE INDEX IF NOT EXISTS tierlock_findings_key ON tierlock_findings (lock_key)`,
 		`CREATE TABLE IF NOT EXISTS tierlock_repairs (
   repair_key    TEXT NOT NULL PRIMARY KEY,
   finding_id    TEXT NOT NULL,

@@ -350,7 +350,16 @@ func TestFindingsTable(t *testing.T) {
 		if got := stored(old.ID); got.Pairs == 99 {
 			t.Fatal("a finding that knew less took the place of one that knew more")
 		}
+		if got, err := table.Standing(t.Context(), old.Key); err != nil || len(got) != 1 || got[0].ID != old.ID {
+			t.Fatalf("standing %+v, %v", got, err)
+		}
+		if got, err := table.Standing(t.Context(), key(t, "biz:coupon:lock:other")); err != nil || len(got) != 0 {
+			t.Fatalf("standing of another key %+v, %v", got, err)
+		}
 		put(grown)
+		if got, err := table.Standing(t.Context(), old.Key); err != nil || len(got) != 1 || got[0].ID != grown.ID {
+			t.Fatalf("standing %+v, %v; want the grown one only", got, err)
+		}
 		if got := stored(old.ID); got.State != StateSuperseded {
 			t.Fatalf("the old finding is %s", got.State)
 		}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/audit"
 )
 
@@ -198,6 +199,23 @@ func (s *store) standing(kind Kind) []Finding {
 	}
 	slices.SortFunc(out, func(a, b Finding) int { return cmp.Compare(a.ID, b.ID) })
 	return out
+}
+
+// Standing implements [Recaller].
+func (s *store) Standing(_ context.Context, key tierlock.Key) ([]Finding, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fail > 0 {
+		s.fail--
+		return nil, fmt.Errorf("disk away")
+	}
+	var out []Finding
+	for _, f := range s.by {
+		if f.Key == key && f.Kind == KindOverlap && f.State != StateSuperseded && f.State != StateWithdrawn {
+			out = append(out, f)
+		}
+	}
+	return out, nil
 }
 
 // fingerprint is everything that must be the same after a restart.

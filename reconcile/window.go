@@ -41,7 +41,8 @@ type window struct {
 	caught    bool
 	asOf      time.Time // when nothing was unread last
 	lateSince time.Time // a late event waits for a reread since; zero: none
-	marked    Mark      // last committed
+	lateKeys  map[tierlock.Key]bool
+	marked    Mark // last committed
 }
 
 // spent is a judged hold, kept while an older group is open.
@@ -69,16 +70,32 @@ func (w *window) reread() {
 	*w = *fresh
 }
 
-func (w *window) noteLate(now time.Time) {
+func (w *window) noteLate(key tierlock.Key, now time.Time) {
 	if w.lateSince.IsZero() {
-		w.lateSince = now
+		w.lateSince, w.lateKeys = now, map[tierlock.Key]bool{}
+	}
+	w.lateKeys[key] = true
+}
+
+// recall takes in findings that an earlier life of the job has given out.
+func (w *window) recall(stored []Finding) {
+	for _, f := range stored {
+		if _, known := w.told[f.ID]; !known {
+			w.told[f.ID] = told{finding: f.shell()}
+		}
 	}
 }
 
-// told is a finding that has been given out, without its members.
+// told is a finding that has been given out.
 type told struct {
-	finding Finding
-	doubt   bool // the partition is read again, and it has not been found again yet
+	finding Finding // its shell
+	doubt   bool    // the partition is read again, and it has not been found again yet
+}
+
+// shell is f without its members: all that is needed to know it again and to withdraw it.
+func (f Finding) shell() Finding {
+	f.Members, f.Repairs = nil, nil
+	return f
 }
 
 // news are the findings that are not known yet: overlaps that are new or have changed,
@@ -90,9 +107,7 @@ func (w *window) news(found []Finding) (news []Finding, swallowed []string) {
 	for _, f := range found {
 		was, known := w.told[f.ID]
 		f.Revision = w.next
-		shell := f
-		shell.Members, shell.Repairs = nil, nil
-		w.told[f.ID] = told{finding: shell}
+		w.told[f.ID] = told{finding: f.shell()}
 		if known && was.finding.Digest == f.Digest {
 			continue
 		}
