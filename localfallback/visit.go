@@ -12,7 +12,8 @@ import (
 // Why a holder can never be added to a record that the cache drops:
 //  1. Sweep: it drops what is past expires by the cache's clock, which is never ahead of
 //     ours; attend adds nobody whose end lies beyond expires, so a record with a holder is
-//     not past it.
+//     not past it. Compute raises expires and the cache's copy of it under one bucket lock,
+//     which the sweep needs too.
 //  2. Drop: it looks at the holders and marks the record dead under one lock. Who comes
 //     before is seen there and keeps the record; who comes after sees the mark.
 //  3. Who finds the mark goes to Compute, which waits for the bucket, and with it for the
