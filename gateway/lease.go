@@ -108,19 +108,20 @@ func (l *Lock) extend(until time.Time) bool {
 func (l *Lock) expire() { l.lose(audit.Expired, errExpired) }
 
 // lose ends a lock that its holder did not give back, and tells everybody: the contexts
-// first, since work must stop before anything else.
-func (l *Lock) lose(how audit.How, why error) {
+// first, since work must stop before anything else. It tells whether the lock was live.
+func (l *Lock) lose(how audit.How, why error) bool {
 	now := time.Now()
 	lost := l.failed("renew", tierlock.ReasonLost, why)
 	e, ok := l.finish(how, lost, now)
 	if !ok {
-		return
+		return false
 	}
 	l.chain.gw.log.LogAttrs(context.Background(), slog.LevelWarn, "lock lost", l.attrs(why)...)
 	info := e.info(now)
 	info.Err = lost
 	tell(l.chain.gw.hooks.Lost, LostInfo{Grant: l.grant, Held: info.Held, Cause: lost})
 	tell(l.chain.gw.hooks.Released, info)
+	return true
 }
 
 // ending is what finish found. The lock's grant never changes after its end, so it is

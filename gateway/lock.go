@@ -39,6 +39,7 @@ type Lock struct {
 	mu       sync.Mutex
 	grant    tierlock.Grant // guarded by mu: ExpiresAt moves with renewals
 	until    time.Time      // the store does not grant to another before; guarded by mu
+	asked    time.Time      // the farthest end that the holder's own renewals asked for; guarded by mu
 	how      audit.How      // empty while live; guarded by mu
 	cause    error          // why the contexts ended; guarded by mu
 	unlocked bool           // Unlock was called; guarded by mu
@@ -164,4 +165,12 @@ func (l *Lock) storeEnd() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.until
+}
+
+// storeFrees is when the store has freed the key by itself, whatever became of the
+// renewals: those of the watchdog ask for ttl, the holder's own for whatever he said.
+func (l *Lock) storeFrees(now time.Time) time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return later(now.Add(l.ttl), later(l.until, l.asked))
 }

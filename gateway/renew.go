@@ -19,13 +19,14 @@ func (l *Lock) Renew(ctx context.Context, ttl time.Duration) error {
 	if err := l.chain.policy.checkTTL(ttl); err != nil {
 		return err
 	}
-	if l.isOver() {
+	deadline := time.Now().Add(l.chain.policy.Attempt)
+	if !l.ask(deadline.Add(ttl)) {
 		return l.failed("renew", tierlock.ReasonLost, l.endedBy())
 	}
 	hold := l.hold()
 	hold.TTL = ttl
 	pass := l.counted()
-	answers, cause := l.by.Renew(tierlock.Until(ctx, time.Now().Add(l.chain.policy.Attempt)), []tierlock.Hold{hold})
+	answers, cause := l.by.Renew(tierlock.Until(ctx, deadline), []tierlock.Hold{hold})
 	pass.Exit(cause)
 	var ans tierlock.Answer
 	if len(answers) == 1 {
@@ -34,8 +35,20 @@ func (l *Lock) Renew(ctx context.Context, ttl time.Duration) error {
 	if err := l.renewed(ans, cause); err != nil {
 		return err
 	}
-	l.chain.gw.watchdog.watch(l)
+	l.chain.gw.watchdog.watch(l, time.Now())
 	return nil
+}
+
+// ask notes how far a renewal may move the end in the store, its answer lost or not. It
+// tells whether the lock is live.
+func (l *Lock) ask(end time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.how != "" {
+		return false
+	}
+	l.asked = later(l.asked, end)
+	return true
 }
 
 // renewed takes the answer of one renewal in, the holder's or the watchdog's. A missing
@@ -48,8 +61,9 @@ func (l *Lock) renewed(ans tierlock.Answer, cause error) error {
 			return l.failed("renew", tierlock.ReasonLost, l.endedBy()) // given back meanwhile
 		}
 	case tierlock.Gone, tierlock.Held, tierlock.Released:
-		err = l.failed("renew", tierlock.ReasonLost, errGone)
-		l.lose(audit.Lost, errGone)
+		if err = l.failed("renew", tierlock.ReasonLost, errGone); !l.lose(audit.Lost, errGone) {
+			return err // given back meanwhile: no renewal has failed
+		}
 	default:
 		err = l.failed("renew", faultReason(cause), cause)
 	}

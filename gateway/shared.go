@@ -122,7 +122,7 @@ func (c *Chain) handOut(l *Lock) *Lock {
 		_, _ = l.finish(audit.Released, ErrUnlocked, time.Now())
 		return first
 	}
-	c.gw.watchdog.watch(l)
+	c.gw.watchdog.watch(l, l.grant.AcquiredAt)
 	return l
 }
 

@@ -44,10 +44,10 @@ type renewalBatch struct {
 	out   bool // a Renew of this kind is under way
 }
 
-// watch begins to keep l.
-func (w *watchdog) watch(l *Lock) {
+// watch begins to keep l, which was granted or renewed at now.
+func (w *watchdog) watch(l *Lock, now time.Time) {
 	l.mu.Lock()
-	due := l.nextDueLocked(l.grant.AcquiredAt)
+	due := l.nextDueLocked(now)
 	over := l.how != ""
 	l.mu.Unlock()
 	if !over {
