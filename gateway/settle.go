@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
@@ -12,17 +13,24 @@ import (
 )
 
 const (
-	settleAtOnce = 16                     // releases out at once: a store that comes back is not met by a herd
+	settleAtOnce = 16                     // releases out at once, beside what may hang: a store that comes back is not met by a herd
 	settleIn     = 2 * time.Second        // for one answer: nobody waits for it, and a slow store takes long to greet a new connection
 	settleFirst  = 100 * time.Millisecond // pause after a first missing answer, doubled ...
 	settleLast   = 2 * time.Second        // ... up to this
 	ledgerRoom   = 100_000                // entries; what finds no room is left to its ttl, and said so
 )
 
+// errNotAsked is why a release was not answered that was not sent.
+var errNotAsked = errors.New("gateway: store is down, not asked")
+
 // ledger remembers what has to be given back and was not answered: acquires in doubt, and
 // releases that were put off. Each entry ends when one Release, sent after the acquire's
 // NotAfter, is answered — that is the last word by the Backend contract — or when the
 // lock's ttl after NotAfter has passed and the store has freed the key by itself.
+//
+// When a store comes back, what was sent before may hang for as long as its deadline, on a
+// connection that nobody answers any more. So each entry is then sent once more, at once
+// and on another connection, beside what hangs.
 type ledger struct {
 	gw   *Gateway
 	wake chan struct{} // buffered: the loop looks again
@@ -31,7 +39,8 @@ type ledger struct {
 	mu      sync.Mutex
 	entries map[owner]*entry // guarded by mu
 	due     queue[*entry]    // those that are not out; guarded by mu
-	out     int              // releases under way; guarded by mu
+	out     int              // releases of this round under way; guarded by mu
+	round   int              // hurries so far; guarded by mu
 	full    atomic.Int64     // entries that found no room
 }
 
@@ -41,17 +50,19 @@ type owner struct {
 	id  tierlock.RequestID
 }
 
-// entry is one thing to give back.
+// entry is one thing to give back. Once it is in the ledger, the ledger's mutex guards it.
 type entry struct {
 	chain    *Chain
-	target   *target
+	ladder   *ladder
 	hold     tierlock.Hold
 	added    time.Time
 	notAfter time.Time     // a Release sent before says nothing
 	giveUp   time.Time     // the store has freed the key by then
 	pause    time.Duration // before the next try
 	slot     slot
-	answered chan struct{} // closed when the release that is out has ended; nil: none is out
+	out      int           // releases under way
+	answered chan struct{} // closed when none is out any more; nil: none is
+	over     bool          // settled; it stays until nothing of it is out
 }
 
 func (e *entry) place() *slot { return &e.slot }
@@ -59,7 +70,7 @@ func (e *entry) place() *slot { return &e.slot }
 // inDoubt is the entry of an acquire without an answer.
 func (c *Chain) inDoubt(r *request, notAfter time.Time) *entry {
 	return &entry{
-		chain: c, target: r.ladder.target, hold: r.hold(r.ttl), added: time.Now(),
+		chain: c, ladder: r.ladder, hold: r.hold(r.ttl), added: time.Now(),
 		notAfter: notAfter, giveUp: notAfter.Add(r.ttl), pause: settleFirst,
 	}
 }
@@ -68,21 +79,22 @@ func (c *Chain) inDoubt(r *request, notAfter time.Time) *entry {
 func (c *Chain) putOff(l *Lock) *entry {
 	now := time.Now()
 	return &entry{
-		chain: c, target: l.ladder.target, hold: l.hold(), added: now,
-		notAfter: now, giveUp: now.Add(l.ttl), pause: settleFirst,
+		chain: c, ladder: l.ladder, hold: l.hold(), added: now,
+		notAfter: now, giveUp: l.storeFrees(now), pause: settleFirst,
 	}
 }
 
-// add puts e in. It is tried as soon as its NotAfter has passed.
+// add puts e in. It is tried as soon as its NotAfter has passed. One acquisition has one
+// entry: asked for again, the later times count, and a Release that is out already, sent
+// before them, is no last word any more.
 func (g *ledger) add(e *entry) {
+	who, room := owner{e.hold.Key, e.hold.ID}, true
 	g.mu.Lock()
-	room := len(g.entries) < ledgerRoom
-	if room {
-		who := owner{e.hold.Key, e.hold.ID}
-		if old := g.entries[who]; old != nil { // one acquisition, asked for again: the later times count
-			g.due.drop(old)
-			e.notAfter, e.giveUp = later(e.notAfter, old.notAfter), later(e.giveUp, old.giveUp)
-		}
+	if old := g.entries[who]; old != nil {
+		old.notAfter, old.giveUp = later(e.notAfter, old.notAfter), later(e.giveUp, old.giveUp)
+		old.over = false
+		g.due.set(old, old.notAfter)
+	} else if room = len(g.entries) < ledgerRoom; room {
 		g.entries[who] = e
 		g.due.set(e, e.notAfter)
 	}
@@ -110,7 +122,7 @@ func (g *ledger) run(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
-		next := g.dispatch(func(e *entry) { work.Go(func() { g.settle(ctx, e) }) })
+		next := g.dispatch(func(e *entry, round int) { work.Go(func() { g.settle(ctx, e, round) }) })
 		timer.Reset(next)
 		select {
 		case <-ctx.Done():
@@ -122,7 +134,7 @@ func (g *ledger) run(ctx context.Context) {
 }
 
 // dispatch starts what is due, and tells how long nothing will be.
-func (g *ledger) dispatch(start func(*entry)) time.Duration {
+func (g *ledger) dispatch(start func(e *entry, round int)) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for g.out < settleAtOnce {
@@ -135,42 +147,25 @@ func (g *ledger) dispatch(start func(*entry)) time.Duration {
 		}
 		g.due.drop(e)
 		g.out++
-		e.answered = make(chan struct{})
-		start(e)
+		if e.out++; e.out == 1 {
+			e.answered = make(chan struct{})
+		}
+		start(e, g.round)
 	}
 	return time.Hour // whatever comes, pokes
 }
 
 // settle sends one Release.
-func (g *ledger) settle(ctx context.Context, e *entry) {
-	pass := e.target.sensor.Count()
+func (g *ledger) settle(ctx context.Context, e *entry, round int) {
 	sent := time.Now()
-	ans, err := e.target.store.Release(tierlock.Until(ctx, sent.Add(settleIn)), e.hold)
-	pass.Exit(err)
-
+	ans, err := e.release(ctx, sent)
 	now := time.Now()
-	over := err == nil || !now.Before(e.giveUp)
-	g.mu.Lock()
-	g.out--
-	close(e.answered)
-	e.answered = nil
-	who := owner{e.hold.Key, e.hold.ID}
-	current := g.entries[who] == e
-	switch {
-	case over && current:
-		delete(g.entries, who)
-	case current:
-		g.due.set(e, now.Add(jitter(e.pause)))
-		e.pause = min(2*e.pause, settleLast)
-	}
-	empty := len(g.entries) == 0
-	g.mu.Unlock()
-
+	over, empty := g.settled(e, round, sent, now, err)
 	poke(g.wake)
 	if empty {
 		poke(g.idle)
 	}
-	if over && current {
+	if over {
 		if err != nil {
 			g.gw.log.LogAttrs(ctx, slog.LevelWarn, "lock in doubt left to its ttl", slog.String("chain", e.chain.name), slog.String("key", e.hold.Key.String()))
 		}
@@ -178,12 +173,58 @@ func (g *ledger) settle(ctx context.Context, e *entry) {
 	}
 }
 
-// hurry makes everything of t due at once: its store has just answered a probe.
+// release asks the store, unless that is known to be down: probes ask it already, and each
+// release on top would be one more connection to it.
+func (e *entry) release(ctx context.Context, now time.Time) (tierlock.Answer, error) {
+	if e.ladder.down() {
+		return tierlock.Answer{}, errNotAsked
+	}
+	t := e.ladder.target
+	pass := t.sensor.Count()
+	ans, err := t.store.Release(tierlock.Until(ctx, now.Add(settleIn)), e.hold)
+	pass.Exit(err)
+	return ans, err
+}
+
+// settled takes in how a Release that was sent then has ended. over tells that it has
+// settled e, empty that it was the last thing open.
+func (g *ledger) settled(e *entry, round int, sent, now time.Time, err error) (over, empty bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if round == g.round {
+		g.out--
+	}
+	if e.out--; e.out == 0 {
+		close(e.answered)
+		e.answered = nil
+	}
+	switch {
+	case e.over: // by another Release of it
+	case err == nil && !sent.Before(e.notAfter), !now.Before(e.giveUp):
+		over, e.over = true, true
+		g.due.drop(e)
+	case e.slot.index == 0:
+		g.due.set(e, now.Add(jitter(e.pause)))
+		e.pause = min(2*e.pause, settleLast)
+	}
+	// Not before: a retry of the same request must not get the lock while a Release of it
+	// is on its way.
+	if e.over && e.out == 0 {
+		delete(g.entries, owner{e.hold.Key, e.hold.ID})
+	}
+	return over, len(g.entries) == 0
+}
+
+// hurry makes everything of t due at once: its store has just answered a probe. What is
+// out may hang, so it is sent again, and counts no more.
 func (g *ledger) hurry(t *target) {
 	now := time.Now()
 	g.mu.Lock()
+	g.round++
+	g.out = 0
 	for _, e := range g.entries {
-		if e.target == t && e.slot.index != 0 && e.slot.due.After(now) && now.After(e.notAfter) {
+		waits := e.slot.index == 0 || e.slot.due.After(now)
+		if e.ladder.target == t && !e.over && waits && now.After(e.notAfter) {
 			e.pause = settleFirst
 			g.due.set(e, now)
 		}

@@ -81,8 +81,8 @@ func TestReleasesAreNotSentInAHerd(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 			most = max(most, k.Status().Chains[0].Targets[0].Out)
 		}
-		if most > 16 {
-			t.Errorf("%d releases at once, want at most 16", most)
+		if most > 2*16 { // 16 of those that were out when the store came back may be on top
+			t.Errorf("%d releases at once, want at most 16 and 16", most)
 		}
 		if k.Store.Keys() != 0 {
 			t.Errorf("%d keys left", k.Store.Keys())

@@ -40,7 +40,8 @@ type target struct {
 
 	mu      sync.Mutex
 	ladders []*ladder // guarded by mu
-	ill     bool      // no good probe since the last bad sign; guarded by mu
+	probes  int       // answered in a row, at the last look; guarded by mu
+	ill     bool      // a fault came, and no answered probe since; guarded by mu
 }
 
 // targetOf names the target that serves key.
@@ -97,13 +98,14 @@ func (s *store) newSensor(t *target) *breaker.Sensor {
 // changed is called after every fault and every probe, on the goroutine that met it: the
 // ladders step before that request asks them again.
 func (t *target) changed() {
-	now := time.Now()
-	r := t.sensor.Read(now)
+	r := t.sensor.Read(time.Now())
 	t.mu.Lock()
 	ladders := t.ladders // only ever appended to
-	well := r.Probes > 0 && !r.ProbeFailed && !r.Refused && r.Unanswered == 0
-	back := t.ill && well
-	t.ill = !well && (t.ill || r.ProbeFailed || r.Refused || r.Unanswered > 0 || r.Failures > 0 || r.Timeouts > 0)
+	// Where the number of answered probes has not moved, it was a fault. Two that come at
+	// once may both be taken for one; then the next probe, half a second later, counts.
+	answered := r.Probes > 0 && r.Probes != t.probes
+	back := answered && t.ill
+	t.probes, t.ill = r.Probes, !answered
 	t.mu.Unlock()
 	for _, l := range ladders {
 		l.step()
