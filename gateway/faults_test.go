@@ -1,0 +1,344 @@
+package gateway_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/gateway"
+	"github.com/tierlock/tierlock/internal/servers"
+)
+
+// A store that swallows what it is sent.
+func TestFaultsThatSwallow(t *testing.T) {
+	storm(t, func(way *proxy, server *servers.RedisServer) []trouble {
+		return []trouble{
+			{"freeze", server.Freeze, server.Thaw, 1500 * time.Millisecond},
+			{"black hole", way.begins(blackHole), way.begins(pass), 1500 * time.Millisecond},
+			{"lost replies", way.begins(loseReplies), way.begins(pass), 300 * time.Millisecond},
+			{"requests held past their not-after", way.begins(holdBack), way.begins(pass), 700 * time.Millisecond},
+		}
+	})
+}
+
+// A store that is slow, breaks off, refuses, and comes and goes every second.
+func TestFaultsThatBreak(t *testing.T) {
+	storm(t, func(way *proxy, server *servers.RedisServer) []trouble {
+		return []trouble{
+			{"slow by 300 ms", way.begins(delayReply), way.begins(pass), 1200 * time.Millisecond},
+			{"resets in the reply", way.begins(resetReply), way.begins(pass), 500 * time.Millisecond},
+			{"refused", way.begins(refuse), way.begins(pass), time.Second},
+			{"flapping", func() {
+				server.Freeze()
+				pause(time.Second)
+				server.Thaw()
+				pause(time.Second)
+				server.Freeze()
+			}, server.Thaw, time.Second},
+		}
+	})
+}
+
+// trouble is one fault, and for how long it lasts.
+type trouble struct {
+	name       string
+	begin, end func()
+	lasts      time.Duration
+}
+
+// storm has three processes hammer four keys of two chains while one trouble after another
+// happens to their one Redis, which keeps its memory. After each nothing may be left that
+// nobody holds, and in the end no two shared holds of a key have met.
+func storm(t *testing.T, troubles func(*proxy, *servers.RedisServer) []trouble) {
+	t.Helper()
+	servers.Need(t, "redis-server")
+	server := servers.Redis(t)
+	way := newProxy(t, server.Addr())
+	watch := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer func() { _ = watch.Close() }()
+	workers := []*process{startWorker(t, way.addr()), startWorker(t, way.addr()), startWorker(t, way.addr())}
+	waitFor(t, "the workers at work", func() bool { return way.accepted.Load() > 12 })
+
+	var looks []look
+	count := newDials(way)
+	for _, f := range troubles(way, server) {
+		f.begin()
+		pause(f.lasts)
+		f.end()
+		// The next probe of each worker comes within 625 ms; what was in doubt is given
+		// back within a second of its answer. What is still there then, and again after
+		// 300 ms, somebody had better hold.
+		pause(1700 * time.Millisecond)
+		looks = append(looks, lookAt(t, watch, f.name))
+		t.Logf("%s: %d connections so far", f.name, way.accepted.Load())
+	}
+	for _, w := range workers {
+		w.end(t)
+	}
+	dials := count.most()
+
+	var all []hold
+	for _, w := range workers {
+		all = append(all, w.holds...)
+		checkTally(t, w.sum)
+		checkOneProcess(t, w.holds)
+	}
+	if n := overlaps(t, all); n > 0 {
+		t.Errorf("%d overlaps of shared holds", n)
+	}
+	tiers := map[string]int{}
+	for _, h := range all {
+		tiers[h.Tier]++
+	}
+	if tiers["shared"] == 0 || tiers["local"] == 0 {
+		t.Errorf("holds by tier: %v: one of them was never met", tiers)
+	}
+	for _, l := range looks {
+		l.check(t, all)
+	}
+	if keys := locksOf(redisKeys(t, server.Addr())); len(keys) != 0 {
+		t.Errorf("keys left: %v", keys)
+	}
+	// Two pools of workerPool and the probes' two, for each of the three.
+	if limit := 2 * len(workers) * (2*workerPool + 2); dials > limit {
+		t.Errorf("%d connections within 5 s, want at most %d", dials, limit)
+	}
+	t.Logf("holds %v, at most %d connections in 5 s", tiers, dials)
+}
+
+// A reply is lost on the way: the retry of the same request finds its own lock (no
+// deadlock with itself), and a request that nobody repeats leaves nothing behind.
+func TestARealReplyIsLost(t *testing.T) {
+	servers.Need(t, "redis-server")
+	server := servers.Redis(t)
+	way := newProxy(t, server.Addr())
+	g, _ := onRedis(t, way.addr())
+	orders := chain(t, g, "order")
+	warm(t, orders)
+
+	id := tierlock.NewRequestID()
+	way.become(loseReplies)
+	for _, opts := range [][]gateway.Option{{gateway.WithRequestID(id)}, nil} {
+		if _, err := orders.TryLock(t.Context(), "a"+strconv.Itoa(len(opts)), opts...); !errors.Is(err, tierlock.ErrTimeout) {
+			t.Fatalf("reply lost: %v", err)
+		}
+	}
+	way.become(pass)
+	var l *gateway.Lock
+	waitFor(t, "the retry served", func() (ok bool) {
+		var err error
+		l, err = orders.TryLock(t.Context(), "a1", gateway.WithRequestID(id))
+		return err == nil
+	})
+	waitFor(t, "nothing in doubt", func() bool { return g.Status().InDoubt == 0 })
+	if ok, err := l.IsHeld(t.Context()); !ok || err != nil {
+		t.Errorf("held %v, %v: it was given back under its holder", ok, err)
+	}
+	if err := l.Unlock(t.Context()); err != nil {
+		t.Errorf("unlock: %v", err)
+	}
+	if keys := locksOf(redisKeys(t, server.Addr())); len(keys) != 0 {
+		t.Errorf("keys left: %v", keys)
+	}
+}
+
+// A request that is delivered after its caller has left is refused by the server, even if
+// the release that settles it is delivered first.
+func TestARealRequestArrivesTooLate(t *testing.T) {
+	servers.Need(t, "redis-server")
+	server := servers.Redis(t)
+	way := newProxy(t, server.Addr())
+	g, _ := onRedis(t, way.addr())
+	orders := chain(t, g, "order")
+	warm(t, orders)
+	way.become(holdBack)
+	if _, err := orders.TryLock(t.Context(), "a"); !errors.Is(err, tierlock.ErrTimeout) {
+		t.Fatalf("request held: %v", err)
+	}
+	pause(300 * time.Millisecond)
+	way.become(pass)
+	pause(100 * time.Millisecond)
+	if keys := locksOf(redisKeys(t, server.Addr())); slices.Contains(keys, "biz:order:lock:a") {
+		t.Errorf("keys left: %v", keys)
+	}
+	waitFor(t, "nothing in doubt", func() bool { return g.Status().InDoubt == 0 })
+}
+
+// A worker that is killed while it holds leaves its keys to their ttl, and what it held is
+// nobody's until then; the others go on.
+func TestAHolderIsKilled(t *testing.T) {
+	servers.Need(t, "redis-server")
+	server := servers.Redis(t)
+	victim, other := startWorker(t, server.Addr()), startWorker(t, server.Addr())
+	waitFor(t, "keys", func() bool { return len(locksOf(redisKeys(t, server.Addr()))) > 0 })
+	pause(300 * time.Millisecond)
+	victim.kill()
+	victim.end(t)
+	pause(500 * time.Millisecond)
+	other.end(t)
+	if n := overlaps(t, append(victim.holds, other.holds...)); n > 0 {
+		t.Errorf("%d overlaps", n)
+	}
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer func() { _ = client.Close() }()
+	for _, key := range locksOf(redisKeys(t, server.Addr())) { // the victim's, if it held any
+		if left := client.PTTL(t.Context(), key).Val(); left <= 0 || left > time.Minute {
+			t.Errorf("%s lives for %v more, want at most its ttl", key, left)
+		}
+	}
+	checkTally(t, other.sum)
+}
+
+// checkTally checks what a worker counted.
+func checkTally(t *testing.T, s tally) {
+	t.Helper()
+	var sum int64
+	for _, n := range s.Outcomes {
+		sum += n
+	}
+	if s.Calls == 0 || s.Told != s.Calls || sum != s.Calls {
+		t.Errorf("%d calls, %d told, outcomes %v", s.Calls, s.Told, s.Outcomes)
+	}
+	if s.P99 > 220*time.Millisecond {
+		t.Errorf("p99 of %d answers is %v (most %v)", s.Calls, s.P99, s.Most)
+	}
+	if s.Leaked > 0 || s.InDoubt > 0 || s.Closed != "<nil>" {
+		t.Errorf("after close: %d goroutines, %d in doubt, %s", s.Leaked, s.InDoubt, s.Closed)
+	}
+	t.Logf("%d calls %v, p99 %v, most %v, %d over 220 ms", s.Calls, s.Outcomes, s.P99, s.Most, s.Late)
+}
+
+// checkOneProcess looks for a local hold beside another hold of the same process, which
+// has one permit.
+func checkOneProcess(t *testing.T, holds []hold) {
+	t.Helper()
+	eachPair(holds, func(a, b hold) {
+		t.Errorf("one process: %s hold of %s for %v beside a %s one", a.Tier, a.Key, time.Duration(a.To-b.From), b.Tier)
+	})
+}
+
+// overlaps counts the pairs of shared holds of one key that met, and checks that of two the
+// later has the greater token.
+func overlaps(t *testing.T, holds []hold) (n int) {
+	t.Helper()
+	shared := slices.DeleteFunc(slices.Clone(holds), func(h hold) bool { return h.Tier != tierlock.Shared.String() })
+	eachPair(shared, func(hold, hold) { n++ })
+	last := map[string]hold{}
+	for _, h := range shared { // sorted by eachPair
+		if before := last[h.Key]; h.Token != 0 && h.Token <= before.Token {
+			t.Errorf("%s: token %d after %d", h.Key, h.Token, before.Token)
+		}
+		last[h.Key] = h
+	}
+	return n
+}
+
+// eachPair sorts holds by their beginning and tells each pair of one key that met.
+func eachPair(holds []hold, met func(a, b hold)) {
+	slices.SortFunc(holds, func(a, b hold) int { return cmp.Compare(a.From, b.From) })
+	last := map[string]hold{}
+	for _, h := range holds {
+		if before, ok := last[h.Key]; ok && h.From < before.To {
+			met(before, h)
+			if h.To < before.To {
+				continue
+			}
+		}
+		last[h.Key] = h
+	}
+}
+
+// look is what stood in Redis at a moment, and still did 300 ms later.
+type look struct {
+	after string
+	at    int64
+	keys  map[string]string // key to the holder's fingerprint
+}
+
+func lookAt(t *testing.T, client *redis.Client, after string) look {
+	t.Helper()
+	first := holders(t, client)
+	at := time.Now().UnixNano()
+	pause(300 * time.Millisecond)
+	second := holders(t, client)
+	for key, holder := range first {
+		if second[key] != holder {
+			delete(first, key)
+		}
+	}
+	return look{after, at, first}
+}
+
+// check finds the keys that nobody held when they were looked at.
+func (l look) check(t *testing.T, holds []hold) {
+	t.Helper()
+	for key, holder := range l.keys {
+		if !slices.ContainsFunc(holds, func(h hold) bool {
+			return h.Key == key && h.Holder == holder && l.at < h.To+int64(time.Second)
+		}) {
+			t.Errorf("after %s: %s is held by %s, who is nobody", l.after, key, holder)
+		}
+	}
+}
+
+func holders(t *testing.T, client *redis.Client) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	keys, err := client.Keys(context.Background(), "biz:*:lock:*").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range locksOf(keys) {
+		if id, err := tierlock.ParseRequestID(client.Get(context.Background(), key).Val()); err == nil {
+			found[key] = id.Fingerprint()
+		}
+	}
+	return found
+}
+
+// locksOf leaves the records beside the locks out.
+func locksOf(keys []string) []string {
+	return slices.DeleteFunc(keys, func(key string) bool { return strings.HasPrefix(key, "{") })
+}
+
+// dials samples how many connections were accepted in any five seconds.
+type dials struct {
+	stop chan struct{}
+	done chan int
+}
+
+func newDials(p *proxy) dials {
+	d := dials{make(chan struct{}), make(chan int, 1)}
+	go func() {
+		const step, window = 100 * time.Millisecond, 50
+		var seen []int64
+		most := int64(0)
+		tick := time.NewTicker(step)
+		defer tick.Stop()
+		for {
+			select {
+			case <-d.stop:
+				d.done <- int(most)
+				return
+			case <-tick.C:
+				now := p.accepted.Load()
+				seen = append(seen, now)
+				most = max(most, now-seen[max(0, len(seen)-1-window)])
+			}
+		}
+	}()
+	return d
+}
+
+func (d dials) most() int {
+	close(d.stop)
+	return <-d.done
+}
