@@ -146,6 +146,9 @@ func (s *story) sum(r *Report, findings []reconcile.Finding) {
 	for name, p := range policies(s.timetable) {
 		r.Policy[name] = policyOf(p)
 	}
+	if err := s.load.firstErr.Load(); err != nil {
+		s.view.say("%d requests got an answer that is no shop's; the first: %v", s.load.unserved.Load(), *err)
+	}
 	r.Seconds = float64(time.Since(s.start).Milliseconds()) / 1000
 	r.judge()
 }

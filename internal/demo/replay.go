@@ -33,13 +33,13 @@ type replay struct {
 	load   *load
 	length time.Duration // how long it takes, from its first event to its last
 
-	queue  chan func()
-	work   sync.WaitGroup
-	done   chan struct{}
-	events int   // delivered, read after done
-	count  int   // of the delivering goroutine
-	again  int   // delivered a second time; read after done
-	err    error // of the replay; read after done
+	queue chan func()
+	work  sync.WaitGroup
+	stop  context.CancelFunc // nil before start
+	done  chan struct{}      // closed when the last event has been served
+	count int                // events delivered; read after done
+	again int                // of them, delivered a second time; read after done
+	err   error              // read after done
 }
 
 // openReplay opens the file and finds out how long its window is.
@@ -111,8 +111,9 @@ func lastEvent(f *os.File) (time.Time, error) {
 	return t, nil
 }
 
-// start begins; wait waits for the last event to be served.
+// start begins; wait waits for the last event to be served, halt for those under way.
 func (r *replay) start(ctx context.Context) {
+	ctx, r.stop = context.WithCancel(ctx)
 	for range tellers {
 		r.work.Go(func() {
 			for do := range r.queue {
@@ -120,22 +121,25 @@ func (r *replay) start(ctx context.Context) {
 			}
 		})
 	}
-	go func() { // ends before wait returns
+	go func() { // halt waits for it
 		defer close(r.done)
-		r.events, r.err = trace.Replay(ctx, r.reader, r.window, func(ev trace.Event) { r.deliver(ctx, ev) })
+		_, r.err = trace.Replay(ctx, r.reader, r.window, func(ev trace.Event) { r.deliver(ctx, ev) })
 		close(r.queue)
 		r.work.Wait()
 	}()
 }
 
-func (r *replay) wait(context.Context) error {
+func (r *replay) wait() error {
 	<-r.done
 	return r.err
 }
 
-func (r *replay) close() error {
-	return r.file.Close()
+func (r *replay) halt() {
+	r.stop()
+	<-r.done
 }
+
+func (r *replay) close() error { return r.file.Close() }
 
 // deliver hands one event to whoever is free.
 func (r *replay) deliver(ctx context.Context, ev trace.Event) {

@@ -119,6 +119,7 @@ func (s *story) play(ctx context.Context) error {
 	rounds := 1
 	if s.replay != nil {
 		s.replay.start(ctx)
+		defer s.replay.halt()
 		rounds = max(1, int(s.replay.length/s.timetable.round()))
 	}
 	for n := 1; n <= rounds; n++ {
@@ -129,10 +130,12 @@ func (s *story) play(ctx context.Context) error {
 			return err
 		}
 	}
-	if s.replay != nil {
-		return s.replay.wait(ctx)
+	if s.replay == nil {
+		return nil
 	}
-	return nil
+	err := s.replay.wait()
+	s.view.say("the trace brought %d sales and claims, %d of them twice", s.replay.count, s.replay.again)
+	return err
 }
 
 // round is the story proper.

@@ -207,15 +207,36 @@ func (l *leavesBehind) Release(ctx context.Context, hold tierlock.Hold) (tierloc
 }
 
 // A replay meets every part of the story, sells each line once though some come twice, and
-// waits for its last event.
-func TestAReplayIsPartOfTheStory(t *testing.T) {
+// waits for its last event. As a soak it is a month of the real trace, over many rounds.
+func TestAReplayIsPartOfTheStorySoak(t *testing.T) {
 	t.Parallel()
+	o, timetable, least := twelveSeconds(t), quick(), int64(612)
+	if os.Getenv("TIERLOCK_SOAK") != "" {
+		o = options{trace: "../../trace.csv", window: trace.Window{
+			From: time.Date(2017, 3, 1, 0, 0, 0, 0, time.UTC), For: 31 * 24 * time.Hour, Speed: 5000,
+		}}
+		if _, err := os.Stat(o.trace); err != nil {
+			t.Fatalf("%v: run make trace", err)
+		}
+		timetable.Repair, least = 20*time.Minute, 100_000
+	}
+	r := tellQuietly(t, o, timetable, Seams{})
+	if !r.OK {
+		t.Fatalf("faults %v", r.faults())
+	}
+	if r.Requests < least {
+		t.Errorf("%d requests, the trace alone has %d", r.Requests, least)
+	}
+}
+
+// twelveSeconds makes a trace of 600 lines, of which every fiftieth is delivered twice.
+func twelveSeconds(t *testing.T) options {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "trace.csv")
 	from := time.Date(2017, 6, 17, 12, 0, 0, 0, time.UTC)
-	const lines = 600
 	var b bytes.Buffer
 	fmt.Fprintln(&b, trace.Header)
-	for i := range lines {
+	for i := range 600 {
 		at := from.Add(time.Duration(i) * 20 * time.Second).Format(time.RFC3339)
 		if i%10 == 0 {
 			fmt.Fprintf(&b, "%s,claim,r%d,%d,c1\n", at, i, i%50)
@@ -226,12 +247,5 @@ func TestAReplayIsPartOfTheStory(t *testing.T) {
 	if err := os.WriteFile(file, b.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	o := options{trace: file, window: trace.Window{From: from, Speed: 1000}}
-	r := tellQuietly(t, o, quick(), Seams{})
-	if !r.OK {
-		t.Fatalf("faults %v", r.faults())
-	}
-	if r.Requests < lines+lines/againEvery {
-		t.Errorf("%d requests, the trace alone has %d", r.Requests, lines+lines/againEvery)
-	}
+	return options{trace: file, window: trace.Window{From: from, Speed: 1000}}
 }
