@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"maps"
 	"time"
 
 	"github.com/tierlock/tierlock"
@@ -38,8 +39,11 @@ func (fl *fleet) hear(ev *audit.Event, r *Record, now time.Time) {
 		return
 	}
 	switch ev.Type {
-	case audit.TypeHello:
+	case audit.TypeHello: // what it reported before was another process
 		m.at, m.closed = ev.At, false
+		for chain := range m.shared {
+			m.shared[chain] = time.Time{}
+		}
 	case audit.TypeSeal:
 		m.at, m.closed = ev.At, ev.Sealed == ev.Epoch
 	case audit.TypeHeartbeat:
@@ -53,6 +57,9 @@ func (fl *fleet) hear(ev *audit.Event, r *Record, now time.Time) {
 }
 
 func (m *member) report(ev *audit.Event) {
+	if len(ev.Tiers) > 0 { // a chain that it has no more is not waited for
+		maps.DeleteFunc(m.shared, func(chain string, _ time.Time) bool { _, has := ev.Tiers[chain]; return !has })
+	}
 	for chain, tier := range ev.Tiers {
 		switch since, known := m.shared[chain]; {
 		case tier != tierlock.Shared.String():
