@@ -83,7 +83,7 @@ func (n *notAfter) MarshalBinary() ([]byte, error) {
 // check refuses what the script could not do right.
 func check(req tierlock.Request) error {
 	if req.Floor > maxFloor {
-		return tierlock.Invalid("floor", strconv.FormatUint(uint64(req.Floor), 10), "want a token below 2^53")
+		return tierlock.Invalid("floor", strconv.FormatUint(uint64(req.Floor), 10), "want at most 2^53-2: the token above it must be exact in a double")
 	}
 	return checkTTL(req.TTL)
 }
