@@ -160,3 +160,45 @@ func TestDoSharedIsSharedOrNothing(t *testing.T) {
 		}
 	})
 }
+
+// Two calls of one request are under way, one was granted, and the other has to step back:
+// it must not take the hold with it.
+func TestATwinThatStepsBackLeavesTheHold(t *testing.T) {
+	bubble(t, weak(), func(t *testing.T, k one) {
+		id := tierlock.NewRequestID()
+		k.Store.Slow(100 * time.Millisecond)
+		time.AfterFunc(50*time.Millisecond, func() { k.must("a", gateway.WithRequestID(id)) })
+		time.AfterFunc(120*time.Millisecond, func() { k.Force("c", tierlock.ModeBypass) })
+		first := k.must("a", gateway.WithRequestID(id)) // at 100 ms; the twin's answer comes at 150 ms
+		time.Sleep(2 * time.Second)
+		if ok, err := first.IsHeld(t.Context()); !ok || err != nil {
+			t.Errorf("held %v, %v: its twin gave it back", ok, err)
+		}
+		if err := first.Unlock(t.Context()); err != nil || k.Store.Keys() != 0 {
+			t.Errorf("unlock: %v, %d keys", err, k.Store.Keys())
+		}
+	})
+}
+
+// The same, but the two were granted on two tiers: one handle comes out, and the other
+// hold is not forgotten.
+func TestATwinOnAnotherTierIsGivenBack(t *testing.T) {
+	bubble(t, weak(), func(t *testing.T, k one) {
+		id := tierlock.NewRequestID()
+		k.Store.Slow(100 * time.Millisecond)
+		var first *gateway.Lock
+		time.AfterFunc(50*time.Millisecond, func() {
+			k.Force("c", tierlock.ModeBypass)
+			first = k.must("a", gateway.WithRequestID(id))
+			k.Force("c", tierlock.ModeShared)
+		})
+		if l := k.must("a", gateway.WithRequestID(id)); l != first {
+			t.Errorf("two handles of one request: %v and %v", l.Grant().Tier, first.Grant().Tier)
+		}
+		time.Sleep(time.Second)
+		if n := k.Store.Keys(); n != 0 {
+			t.Errorf("%d keys left in the store by the hold that nobody has", n)
+		}
+		_ = first.Unlock(t.Context())
+	})
+}

@@ -99,6 +99,19 @@ func (r *registry) find(key tierlock.Key, hash uint64, id tierlock.RequestID) *L
 	return nil
 }
 
+// twin tells whether another live lock stands for the same hold as l.
+func (r *registry) twin(l *Lock) bool {
+	s := r.of(l.hash)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for other := s.head[l.key]; other != nil; other = other.next {
+		if other != l && other.by == l.by && other.id == l.id {
+			return true
+		}
+	}
+	return false
+}
+
 // shared returns until when a lock that the shared store granted to this process on key
 // may still be good there; ok is false if there is none.
 func (r *registry) shared(key tierlock.Key, hash uint64, at time.Time) (until time.Time, ok bool) {

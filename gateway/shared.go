@@ -114,10 +114,15 @@ func (c *Chain) heldLocally(r *request, now time.Time) *tierlock.Error {
 	return r.wasHeld(now, tierlock.Answer{Status: tierlock.Held, Remaining: max(until.Sub(now), 0)}, nil)
 }
 
-// handOut makes a decided grant the caller's. Where the same request was granted the same
-// lock twice at once, both callers get the one handle.
+// handOut makes a decided grant the caller's. Where the same request was served twice at
+// once, both callers get the first handle. If both stand for the one hold, that is all; a
+// hold on another tier is the loser's own, and is given back.
 func (c *Chain) handOut(l *Lock) *Lock {
 	if first := c.gw.locks.publish(l); first != l {
+		if first.by != l.by {
+			c.unused(l)
+			return first
+		}
 		l.recorded = false // its end is the other's to tell
 		_, _ = l.finish(audit.Released, ErrUnlocked, time.Now())
 		return first
@@ -127,11 +132,16 @@ func (c *Chain) handOut(l *Lock) *Lock {
 }
 
 // unused gives a grant back that nobody has seen: the shared one behind the caller, who
-// has better to do.
+// has better to do. Where another call of the same request was granted the same hold, it
+// stays with that one: finish takes a lock out of the registry before the other is looked
+// for, so of two that step back at once the last gives the hold back.
 func (c *Chain) unused(l *Lock) {
 	// Forced, where the trail has its beginning already: reconciliation must not take it
 	// for a hold that somebody worked under.
 	if _, ok := l.finish(audit.Forced, ErrUnlocked, time.Now()); !ok {
+		return
+	}
+	if c.gw.locks.twin(l) {
 		return
 	}
 	if l.tier == tierlock.Shared {
