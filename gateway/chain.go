@@ -79,6 +79,9 @@ func (c *Chain) Do(ctx context.Context, id string, fn func(context.Context, tier
 }
 
 func (c *Chain) do(ctx context.Context, r *request, fn func(context.Context, tierlock.Grant) error) error {
+	if fn == nil {
+		return tierlock.Invalid("fn", "nil", "want the work to do under the lock")
+	}
 	l, err := c.call(ctx, r, true)
 	if err != nil {
 		if r.optimistic != nil && errors.Is(err, tierlock.ErrOptimistic) {

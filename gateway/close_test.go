@@ -37,7 +37,9 @@ func TestCloseLeavesHeldLocksToTheirHolders(t *testing.T) {
 		for name, call := range map[string]func() error{
 			"TryLock": func() error { _, err := c.TryLock(t.Context(), "b"); return err },
 			"Lock":    func() error { _, err := c.Lock(t.Context(), "b"); return err },
-			"Do":      func() error { return c.Do(t.Context(), "b", nil) },
+			"Do": func() error {
+				return c.Do(t.Context(), "b", func(context.Context, tierlock.Grant) error { return nil })
+			},
 			"Attach": func() error {
 				_, err := g.Attach(t.Context(), key(t, "biz:c:lock:b"), tierlock.NewRequestID())
 				return err

@@ -94,8 +94,14 @@ func TestBadInputIsRefusedBeforeAnyIO(t *testing.T) {
 	bubble(t, strong(), func(t *testing.T, k one) {
 		ctx := t.Context()
 		calls := map[string]func() error{
-			"id":         func() error { _, err := k.TryLock(ctx, "a b"); return err },
-			"empty id":   func() error { _, err := k.TryLock(ctx, strings.Repeat("x", 300)); return err },
+			"id":       func() error { _, err := k.TryLock(ctx, "a b"); return err },
+			"long id":  func() error { _, err := k.TryLock(ctx, strings.Repeat("x", 1<<20)); return err },
+			"empty id": func() error { _, err := k.TryLock(ctx, ""); return err },
+			"no work":  func() error { return k.Do(ctx, "a", nil) },
+			"business": func() error {
+				_, err := k.TryLock(ctx, "a", gateway.About(audit.Business{ID: strings.Repeat("x", 1<<20)}))
+				return err
+			},
 			"ttl":        func() error { _, err := k.Lock(ctx, "a", gateway.WithTTL(time.Millisecond)); return err },
 			"wait":       func() error { return k.Do(ctx, "a", nil, gateway.WithWait(time.Hour)) },
 			"request id": func() error { _, err := k.TryLock(ctx, "a", gateway.WithRequestID(tierlock.RequestID{})); return err },
@@ -113,6 +119,8 @@ func TestBadInputIsRefusedBeforeAnyIO(t *testing.T) {
 		for name, call := range calls {
 			if err := call(); !errors.Is(err, tierlock.ErrInvalid) {
 				t.Errorf("%s: %v, want ErrInvalid", name, err)
+			} else if len(err.Error()) > 1000 {
+				t.Errorf("%s: an error of %d bytes", name, len(err.Error()))
 			}
 		}
 		if c := k.Store.Counts(); c.Acquire+c.Lookup != 0 {

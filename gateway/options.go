@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/tierlock/tierlock"
@@ -43,7 +44,8 @@ func WithRequestID(id tierlock.RequestID) Option { return Option{kind: optionID,
 // WithoutRenew leaves the lock to its ttl: whoever took it renews it, or nobody.
 func WithoutRenew() Option { return Option{kind: optionNoRenew} }
 
-// About says what the work is, for the audit trail and for reconciliation.
+// About says what the work is, for the audit trail and for reconciliation. Each of its
+// words has at most 256 bytes, as a key has.
 func About(b audit.Business) Option { return Option{kind: optionAbout, business: &b} }
 
 // Optimistically gives [Chain.Do] the work to run where the answer is optimistic: one
@@ -70,8 +72,21 @@ func (o *Option) apply(r *request) error {
 		r.norenew = true
 	case optionAbout:
 		r.business = o.business
+		return checkBusiness(o.business)
 	case optionOptimistic:
 		r.optimistic = o.optimistic
+	}
+	return nil
+}
+
+// maxWord bounds each word of a Business, so that no event outgrows what the trail takes.
+const maxWord = 256
+
+func checkBusiness(b *audit.Business) error {
+	for _, word := range [...]struct{ field, value string }{{"type", b.Type}, {"id", b.ID}, {"op", b.Op}} {
+		if n := len(word.value); n > maxWord {
+			return tierlock.Invalid("business."+word.field, word.value[:maxWord]+"…", fmt.Sprintf("want at most %d bytes, got %d", maxWord, n))
+		}
 	}
 	return nil
 }

@@ -21,6 +21,9 @@ func (l *Lock) Unlock(ctx context.Context) error {
 	if l == nil || !l.claim() {
 		return nil
 	}
+	if ctx == nil { // what is deferred must give back whatever went wrong before
+		ctx = context.Background()
+	}
 	now := time.Now()
 	e, ended := l.finish(audit.Released, ErrUnlocked, now)
 	if !ended {

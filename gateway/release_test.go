@@ -182,3 +182,13 @@ func flips(end time.Time, every time.Duration, flip func(i int)) {
 		<-tick.C
 	}
 }
+
+// A deferred Unlock gives back under a ctx that was never made, too.
+func TestUnlockWithoutAContext(t *testing.T) {
+	bubble(t, strong(), func(t *testing.T, k one) {
+		var none context.Context
+		if err := k.must("a").Unlock(none); err != nil || k.Store.Keys() != 0 || k.Status().Chains[0].Targets[0].Out != 0 {
+			t.Errorf("unlock: %v, %d keys", err, k.Store.Keys())
+		}
+	})
+}

@@ -39,6 +39,9 @@ type request struct {
 // newRequest checks a call before any I/O. It fills r in place, which stays on the
 // caller's stack.
 func (c *Chain) newRequest(r *request, id string, opts []Option) error {
+	if id == "" { // a forgotten one would make one lock of all that forget it
+		return tierlock.Invalid("key", c.prefix, "want an id behind it")
+	}
 	key, err := tierlock.ParseKey(c.prefix + id)
 	if err != nil {
 		return err
