@@ -206,3 +206,28 @@ func TestARenewalOvertakenByUnlockHasNotFailed(t *testing.T) {
 		}
 	}})
 }
+
+// What finds no room in the ledger is counted, and left to its ttl; what has an entry is
+// still settled, and its own doubt needs no second one.
+func TestAFullLedgerLeavesLocksToTheirTTL(t *testing.T) {
+	bubble(t, strong(), func(t *testing.T, k one) {
+		k.LedgerRoom(2)
+		k.Store.DropReplies(4)
+		id := tierlock.NewRequestID()
+		_, _ = k.TryLock(t.Context(), "a", gateway.WithRequestID(id))
+		k.ask("b")
+		k.ask("c")
+		_, _ = k.TryLock(t.Context(), "a", gateway.WithRequestID(id))
+		if s := k.Status(); s.InDoubt != 2 || s.Dropped != 1 {
+			t.Fatalf("%d in doubt and %d dropped, want 2 and 1", s.InDoubt, s.Dropped)
+		}
+		time.Sleep(time.Second)
+		if n := k.Store.Keys(); n != 1 {
+			t.Errorf("%d keys, want the one without an entry", n)
+		}
+		time.Sleep(time.Minute)
+		if n := k.Store.Keys(); n != 0 {
+			t.Errorf("%d keys after the ttl", n)
+		}
+	})
+}

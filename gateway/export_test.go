@@ -7,3 +7,6 @@ import "github.com/tierlock/tierlock"
 func (c *Chain) WrapLocal(wrap func(tierlock.Backend) tierlock.Backend) {
 	c.local.Backend = wrap(c.local.Backend)
 }
+
+// LedgerRoom replaces how many entries the ledger takes.
+func (g *Gateway) LedgerRoom(n int) { g.ledger.room = n }

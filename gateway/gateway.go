@@ -58,7 +58,7 @@ func New(cfg Config) (*Gateway, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	g.stop = stop
 	g.start = func(loop func(context.Context)) { g.loops.Go(func() { loop(ctx) }) }
-	g.ledger = ledger{gw: g, wake: make(chan struct{}, 1), idle: make(chan struct{}, 1), entries: map[owner]*entry{}}
+	g.ledger = ledger{gw: g, room: ledgerRoom, wake: make(chan struct{}, 1), idle: make(chan struct{}, 1), entries: map[owner]*entry{}}
 	g.watchdog = watchdog{gw: g, wake: make(chan struct{}, 1), batch: map[renewal]*renewalBatch{}}
 	if err := g.build(cfg); err != nil {
 		stop()

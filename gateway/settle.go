@@ -37,6 +37,7 @@ type ledger struct {
 	idle chan struct{} // buffered: nothing is left
 
 	mu      sync.Mutex
+	room    int              // for entries
 	entries map[owner]*entry // guarded by mu
 	due     queue[*entry]    // those that are not out; guarded by mu
 	out     int              // releases of this round under way; guarded by mu
@@ -94,7 +95,7 @@ func (g *ledger) add(e *entry) {
 		old.notAfter, old.giveUp = later(e.notAfter, old.notAfter), later(e.giveUp, old.giveUp)
 		old.over = false
 		g.due.set(old, old.notAfter)
-	} else if room = len(g.entries) < ledgerRoom; room {
+	} else if room = len(g.entries) < g.room; room {
 		g.entries[who] = e
 		g.due.set(e, e.notAfter)
 	}
