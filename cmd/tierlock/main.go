@@ -39,9 +39,11 @@ func run(ctx context.Context, args []string) int {
 	case "version", "-version", "--version":
 		return p.ShowVersion(rest)
 	case "help", "-h", "-help", "--help":
+		if len(rest) > 0 && rest[0] == "demo" {
+			return demo.Run(ctx, []string{"-h"}, os.Stdout, os.Stdout)
+		}
 		return p.Help(rest)
 	default:
-		fmt.Fprintf(os.Stderr, "tierlock: no command %q\n\n%s", name, daemon.Usage)
-		return daemon.ExitUsage
+		return p.NoCommand(name)
 	}
 }

@@ -59,6 +59,9 @@ func TestExitCodesOfTheBinary(t *testing.T) {
 		"help":            {[]string{"help"}, 0, "tierlock serve -c FILE"},
 		"version":         {[]string{"version"}, 0, "tierlock "},
 		"serve no file":   {[]string{"serve"}, 2, "want -c FILE"},
+		"help of one":     {[]string{"help", "health"}, 0, "usage: tierlock health"},
+		"help of demo":    {[]string{"help", "demo"}, 0, "usage: tierlock demo"},
+		"help of none":    {[]string{"help", "nosuch"}, 2, `no command "nosuch"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cmd := tierlockCommand(t, c.args...)

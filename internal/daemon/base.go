@@ -119,13 +119,14 @@ func (b *base) run(ctx context.Context, health func() api.Health, work func(cont
 	defer endAdmin()
 
 	err := work(ctx)
-	b.log.InfoContext(lasting, "stopping")
+	b.log.InfoContext(lasting, "stopping", slog.Duration("grace", b.grace()))
 	b.stopping.Store(true)
 	endLoops()
 	loops.Wait()
 	err = errors.Join(err, b.release())
 	endAdmin()
 	admin.Wait()
+	b.log.InfoContext(lasting, "stopped")
 	return errors.Join(err, adminErr)
 }
 

@@ -110,7 +110,7 @@ type ListenConfig struct {
 // ReconcileConfig is the job of tierlock reconcile.
 type ReconcileConfig struct {
 	Listen   string                `yaml:"listen"`   // 127.0.0.1:7072: the job's own admin pages
-	Group    string                `yaml:"group"`    // tierlock-reconcile
+	Group    string                `yaml:"group"`    // tierlock-reconcile; a dry run adds -dry-run
 	Idle     time.Duration         `yaml:"idle"`     // 1h
 	Quiet    time.Duration         `yaml:"quiet"`    // 20s
 	Lateness time.Duration         `yaml:"lateness"` // 1s

@@ -3,9 +3,11 @@ package daemon
 import (
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -15,20 +17,33 @@ import (
 // healthTimeout bounds the question; it is asked by container platforms every few seconds.
 const healthTimeout = 2 * time.Second
 
+func (p Process) healthFlags() (fs *flag.FlagSet, format *string) {
+	fs = p.flags("health", "health [--output json] [URL]\n\nURL is listen.admin of the daemon, or reconcile.listen of the job: host:port, or a whole\nURL. Default "+defaultAdmin+".\n")
+	return fs, output(fs)
+}
+
+// healthURL completes what a person types: 127.0.0.1:7071 is http://127.0.0.1:7071/healthz.
+func healthURL(typed string) string {
+	if !strings.Contains(typed, "://") {
+		typed = "http://" + typed
+	}
+	if u, err := url.Parse(typed); err == nil && (u.Path == "" || u.Path == "/") {
+		u.Path = "/healthz"
+		return u.String()
+	}
+	return typed
+}
+
 // Health asks a running daemon how it is. A degraded daemon is healthy: exit code 0.
 func (p Process) Health(ctx context.Context, args []string) int {
-	fs := p.flags("health", "health [--output json] [URL]  (default http://"+defaultAdmin+"/healthz)")
-	format := output(fs)
+	fs, format := p.healthFlags()
 	if code, ok := p.parse(fs, args, 1); !ok {
 		return code
 	}
-	url := "http://" + defaultAdmin + "/healthz"
-	if fs.NArg() == 1 {
-		url = fs.Arg(0)
-	}
+	page := healthURL(or(fs.Arg(0), defaultAdmin))
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
-	text, err := get(ctx, url)
+	text, err := get(ctx, page)
 	if err != nil {
 		return p.fail(*format, err)
 	}
@@ -41,7 +56,7 @@ func (p Process) Health(ctx context.Context, args []string) int {
 		Details health `json:"details"`
 	}
 	if err := json.Unmarshal(text, &h); err != nil {
-		return p.fail(*format, fmt.Errorf("%s answers with something else: %w", url, err))
+		return p.fail(*format, fmt.Errorf("%s answers with something else: %w", page, err))
 	}
 	fmt.Fprintf(p.Stdout, "%s (tierlock %s, switch version %d)\n", h.Status, h.Version, h.Details.Switch)
 	for _, c := range h.Details.Chains {
@@ -66,8 +81,8 @@ func (c *chainHealth) line() string {
 	return b.String()
 }
 
-func get(ctx context.Context, url string) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+func get(ctx context.Context, page string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, page, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +94,7 @@ func get(ctx context.Context, url string) ([]byte, error) {
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
 	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s answers %s", url, resp.Status)
+		err = fmt.Errorf("%s answers %s", page, resp.Status)
 	}
 	return text, err
 }

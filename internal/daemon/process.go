@@ -27,8 +27,8 @@ const Usage = `Tierlock keeps business locks working when the store behind them 
                               /healthz and /metrics on 127.0.0.1:7071
   tierlock reconcile -c FILE  find holds that overlapped and repair what went wrong
                               (a dry run until you say --apply)
-  tierlock health [URL]       ask a running daemon where its chains stand
-  tierlock version
+  tierlock health [HOST:PORT] ask a running daemon where its chains stand
+  tierlock version            what this binary is
   tierlock help COMMAND       the flags of one command
 
 Exit codes: 0 ok, 1 error, 2 usage or configuration.
@@ -81,28 +81,45 @@ func output(fs *flag.FlagSet) *string {
 	return &format
 }
 
-// Help prints the flags of one command, or the usage.
+// Help prints the flags of one command, or the usage. The demo tells its own.
 func (p Process) Help(args []string) int {
 	q := p
 	q.Stderr = p.Stdout
-	if len(args) == 1 {
-		switch args[0] {
-		case "serve":
-			q.serveFlags().fs.Usage()
-			return ExitOK
-		case "reconcile":
-			q.reconcileFlags().fs.Usage()
-			return ExitOK
-		}
+	if len(args) == 0 {
+		fmt.Fprint(p.Stdout, Usage)
+		return ExitOK
 	}
-	fmt.Fprint(p.Stdout, Usage)
+	switch args[0] {
+	case "serve":
+		q.serveFlags().fs.Usage()
+	case "reconcile":
+		q.reconcileFlags().fs.Usage()
+	case "health":
+		fs, _ := q.healthFlags()
+		fs.Usage()
+	case "version":
+		fs, _ := q.versionFlags()
+		fs.Usage()
+	default:
+		return p.NoCommand(args[0])
+	}
 	return ExitOK
+}
+
+// NoCommand says that there is no command of that name, and which there are.
+func (p Process) NoCommand(name string) int {
+	fmt.Fprintf(p.Stderr, "tierlock: no command %q\n\n%s", name, Usage)
+	return ExitUsage
+}
+
+func (p Process) versionFlags() (fs *flag.FlagSet, format *string) {
+	fs = p.flags("version", "version [--output json]")
+	return fs, output(fs)
 }
 
 // ShowVersion prints the version, and what it was built with.
 func (p Process) ShowVersion(args []string) int {
-	fs := p.flags("version", "version [--output json]")
-	format := output(fs)
+	fs, format := p.versionFlags()
 	if code, ok := p.parse(fs, args, 0); !ok {
 		return code
 	}

@@ -95,6 +95,21 @@ func TestHealthTellsAPerson(t *testing.T) {
 	}
 }
 
+func TestHealthCompletesWhatIsTyped(t *testing.T) {
+	for typed, want := range map[string]string{
+		"127.0.0.1:7071":                "http://127.0.0.1:7071/healthz",
+		"localhost:7071/":               "http://localhost:7071/healthz",
+		"http://127.0.0.1:7072":         "http://127.0.0.1:7072/healthz",
+		"https://shop.example/healthz":  "https://shop.example/healthz",
+		"http://127.0.0.1:7071/healthz": "http://127.0.0.1:7071/healthz",
+		"[::1]:7071":                    "http://[::1]:7071/healthz",
+	} {
+		if got := healthURL(typed); got != want {
+			t.Errorf("%s: %s, want %s", typed, got, want)
+		}
+	}
+}
+
 func TestHealthOfSomethingElse(t *testing.T) {
 	for name, h := range map[string]http.HandlerFunc{
 		"a page":   func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) },

@@ -4,9 +4,10 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"io"
+	"fmt"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/audit"
@@ -27,22 +28,26 @@ const (
 // Reconciler is the job of tierlock reconcile with all it needs.
 type Reconciler struct {
 	base
-	kafka  kafkasource.Config
-	source *kafkasource.Source
-	topic  *kafkasource.Findings
-	dead   *kafkasource.DeadLetters
-	db     *sql.DB                  // nil: none
-	table  *reconcile.FindingsTable // nil: none
-	gw     *gateway.Gateway
-	job    *reconcile.Job
+	patience time.Duration   // for what is away at the start; zero: for ever
+	sink     *kafkasink.Sink // makes the topics; nothing is sent
+	source   *kafkasource.Source
+	topic    *kafkasource.Findings
+	dead     *kafkasource.DeadLetters
+	db       *sql.DB                  // nil: none
+	table    *reconcile.FindingsTable // nil: none
+	gw       *gateway.Gateway
+	job      *reconcile.Job
 }
 
 // OpenReconciler puts the job together. apply leaves the dry run; once ends it when all
 // that is in Kafka has been read. Nothing remote needs to be there.
 func OpenReconciler(cfg Config, version string, log *slog.Logger, apply, once bool) (*Reconciler, error) {
 	r := &Reconciler{base: base{cfg: cfg, log: log, version: version}}
+	if once {
+		r.patience = oncePatience
+	}
 	for _, step := range []func() error{
-		r.openMetrics, r.openDatabase, r.openKafka, r.openGateway,
+		r.openMetrics, r.openDatabase, func() error { return r.openKafka(apply) }, r.openGateway,
 		func() error { return r.openJob(apply, once) },
 		r.listen,
 	} {
@@ -75,28 +80,33 @@ func (d *DatabaseConfig) open() (*sql.DB, error) {
 	return sql.Open(sqlDriver, dsn)
 }
 
-func (r *Reconciler) openKafka() (err error) {
+// openKafka opens what the job reads from and writes to.
+func (r *Reconciler) openKafka(apply bool) (err error) {
 	k, c := r.cfg.Audit.Kafka, r.cfg.Reconcile
 	if k == nil {
 		return tierlock.Invalid("audit.kafka", "", "is required: the events are read from there")
 	}
-	tls, err := k.TLS.load()
+	topics, err := k.conf(c.topic(), r.log)
 	if err != nil {
 		return prefixed("audit.kafka.", err)
 	}
-	r.kafka = kafkasource.Config{
-		Brokers: k.Brokers, Topic: k.Topic, Group: c.Group, Findings: c.topic(), Dead: or(k.DLQ, or(k.Topic, kafkasink.EventsTopic)+".dlq"),
-		TLS: tls, Logger: r.log,
+	if r.sink, err = kafkasink.New(topics); err != nil {
+		return prefixed("audit.", err)
 	}
-	if r.source, err = kafkasource.New(r.kafka); err != nil {
+	r.opened("kafka topics", func(context.Context) error { return r.sink.Close() })
+	conf := kafkasource.Config{
+		Brokers: k.Brokers, Topic: k.Topic, Group: c.group(apply), Findings: c.topic(), Dead: or(k.DLQ, or(k.Topic, kafkasink.EventsTopic)+".dlq"),
+		TLS: topics.TLS, Logger: r.log,
+	}
+	if r.source, err = kafkasource.New(conf); err != nil {
 		return err
 	}
 	r.opened("kafka source", r.source.Close)
-	if r.topic, err = kafkasource.NewFindings(r.kafka); err != nil {
+	if r.topic, err = kafkasource.NewFindings(conf); err != nil {
 		return err
 	}
 	r.opened("findings topic", func(context.Context) error { return r.topic.Close() })
-	if r.dead, err = kafkasource.NewDeadLetters(r.kafka); err != nil {
+	if r.dead, err = kafkasource.NewDeadLetters(conf); err != nil {
 		return err
 	}
 	r.opened("dead letters", func(context.Context) error { return r.dead.Close() })
@@ -134,7 +144,7 @@ func (r *Reconciler) openJob(apply, once bool) (err error) {
 		Hooks: map[string]reconcile.Hook{}, SwitchOn: r.switchOn, DeadLetter: r.dead.Write, Logger: r.log,
 	}
 	if once {
-		conf.Source = &readOnce{Source: r.source, behind: map[int]bool{}}
+		conf.Source = &readOnce{Source: r.source, patience: oncePatience, behind: map[int]bool{}}
 	}
 	if r.table != nil {
 		conf.Findings = append(conf.Findings, r.table)
@@ -168,61 +178,58 @@ func (r *Reconciler) listen() (err error) {
 }
 
 // Run works until ctx ends, or with once until everything has been read. Servers that
-// are away at the start are waited for; nothing is committed before it is stored.
+// are away at the start are waited for, with once no longer than a minute; nothing is
+// committed before it is stored.
 func (r *Reconciler) Run(ctx context.Context) error {
 	health := func() api.Health { return healthOf(r.version, r.gw.Status(), nil) }
 	return r.run(ctx, health, func(ctx context.Context) error {
 		r.log.InfoContext(ctx, "reconciling", slog.String("version", r.version), slog.String("admin", r.AdminAddr()))
-		if !r.prepare(ctx) {
-			return nil
+		if err := r.prepare(ctx); err != nil || ctx.Err() != nil {
+			return err
 		}
-		return r.job.Run(ctx)
+		err := r.job.Run(ctx)
+		if err == nil && ctx.Err() == nil && r.job.Stats().Records == 0 {
+			k := r.cfg.Audit.Kafka
+			r.log.WarnContext(ctx, "nothing to read: no daemon has written there since the last run",
+				slog.String("topic", or(k.Topic, kafkasink.EventsTopic)), slog.Any("brokers", k.Brokers))
+		}
+		return err
 	})
 }
 
-// prepare makes the topic and tables that findings go to, each as soon as its server is
-// there. ok is false when ctx ended first.
-func (r *Reconciler) prepare(ctx context.Context) (ok bool) {
-	k := r.cfg.Audit.Kafka
-	var topic, tables bool
+// prepare makes the topics and tables that are missing, each as soon as its server is
+// there. It returns nil when ctx ended first.
+func (r *Reconciler) prepare(ctx context.Context) error {
+	bounded := ctx
+	if r.patience > 0 {
+		var cancel context.CancelFunc
+		bounded, cancel = context.WithTimeout(ctx, r.patience)
+		defer cancel()
+	}
+	var topics, tables bool
 	var both sync.WaitGroup
-	both.Go(func() {
-		topic = retry(ctx, r.log, "kafka", func(ctx context.Context) error {
-			return r.topic.Create(ctx, or(k.Partitions, findingsPartitions), or(k.Replicas, -1))
-		})
-	})
-	both.Go(func() { tables = r.table == nil || retry(ctx, r.log, "database", r.table.Create) })
+	both.Go(func() { topics = retry(bounded, r.log, "kafka", r.sink.EnsureTopics) })
+	both.Go(func() { tables = r.table == nil || retry(bounded, r.log, "database", r.table.Create) })
 	both.Wait()
-	return topic && tables
+	switch {
+	case ctx.Err() != nil:
+		return nil
+	case !topics:
+		return fmt.Errorf("kafka was not reached within %s; the log says why", r.patience)
+	case !tables:
+		return fmt.Errorf("the database was not reached within %s; the log says why", r.patience)
+	}
+	return nil
 }
 
-// findingsPartitions is the number that every topic of Tierlock is created with.
-const findingsPartitions = 12
+// group is the consumer group. A dry run has one of its own: what it has read and committed
+// must come once more to the run that repairs.
+func (r *ReconcileConfig) group(apply bool) string {
+	if apply {
+		return or(r.Group, kafkasource.DefaultGroup)
+	}
+	return or(r.Group, kafkasource.DefaultGroup) + "-dry-run"
+}
 
 // topic is the name of the findings' topic.
 func (r *ReconcileConfig) topic() string { return or(r.Findings, kafkasource.FindingsTopic) }
-
-// readOnce is a source that ends when everything that is in it has been read.
-type readOnce struct {
-	reconcile.Source
-	joined bool
-	behind map[int]bool // assigned, and not caught up yet
-}
-
-// Next implements reconcile.Source.
-func (o *readOnce) Next(ctx context.Context) (reconcile.Batch, error) {
-	if o.joined && len(o.behind) == 0 {
-		return reconcile.Batch{}, io.EOF
-	}
-	b, err := o.Source.Next(ctx)
-	for _, p := range b.Revoked {
-		delete(o.behind, p)
-	}
-	for _, m := range b.Assigned {
-		o.joined, o.behind[m.Partition] = true, true
-	}
-	for _, p := range b.CaughtUp {
-		delete(o.behind, p)
-	}
-	return b, err
-}

@@ -43,11 +43,11 @@ func couponLock(i int) string {
 	return fmt.Sprintf(`{"key":"biz:coupon:lock:u42-c7","request_id":"%032x"}`, i+1)
 }
 
-// reconciled runs the job to the end of the stream and returns its report.
-func reconciled(t *testing.T, c Config) reconcile.Report {
+// reconciled runs the job to the end of the stream and returns its report and its log.
+func reconciled(t *testing.T, c Config, apply bool) (reconcile.Report, *buffer) {
 	t.Helper()
 	log := new(buffer)
-	r, err := OpenReconciler(c, "v0", slog.New(slog.NewTextHandler(log, nil)), false, true)
+	r, err := OpenReconciler(c, "v0", slog.New(slog.NewTextHandler(log, nil)), apply, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,11 +56,13 @@ func reconciled(t *testing.T, c Config) reconcile.Report {
 	if err := r.Run(ctx); err != nil || ctx.Err() != nil {
 		t.Fatalf("run: %v, %v\n%s", err, ctx.Err(), log)
 	}
-	return r.job.Report()
+	return r.job.Report(), log
 }
 
-func wantOneOverlap(t *testing.T, r reconcile.Report) {
+// wantOneOverlap makes a dry run over what overlap has left behind.
+func wantOneOverlap(t *testing.T, c Config) {
 	t.Helper()
+	r, _ := reconciled(t, c, false)
 	if r.Findings != 1 || r.Certain+r.Possible != 1 || !r.DryRun || r.Holds != 2 {
 		text, _ := json.Marshal(r)
 		t.Errorf("report %s", text)
@@ -71,7 +73,7 @@ func TestTheJobFindsWhatTwoDaemonsLetThrough(t *testing.T) {
 	redis, kafka := inProcess(t)
 	dir := t.TempDir()
 	overlap(t, dir, redis, kafka)
-	wantOneOverlap(t, reconciled(t, config(t, dir, redis, kafka)))
+	wantOneOverlap(t, config(t, dir, redis, kafka))
 }
 
 func TestTheJobOnRealServers(t *testing.T) {
@@ -81,7 +83,7 @@ func TestTheJobOnRealServers(t *testing.T) {
 	overlap(t, dir, redis, kafka)
 	c := config(t, dir, redis, kafka)
 	c.Reconcile.Database = &DatabaseConfig{Driver: "postgres", DSNEnv: "TIERLOCK_TEST_DSN"}
-	wantOneOverlap(t, reconciled(t, c))
+	wantOneOverlap(t, c)
 
 	var out bytes.Buffer
 	p := Process{Stdout: &out, Stderr: &out}

@@ -1,0 +1,47 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/tierlock/tierlock/reconcile"
+)
+
+// oncePatience bounds how long a run with --once waits for servers, and then for its
+// partitions: as long as a group may take to give up on a member that died, and more.
+const oncePatience = time.Minute
+
+// readOnce is a source that ends when everything that is in it has been read.
+type readOnce struct {
+	reconcile.Source
+	patience time.Duration // for the first partition
+	since    time.Time     // the first Next
+	joined   bool
+	behind   map[int]bool // assigned, and not caught up yet
+}
+
+// Next implements [reconcile.Source].
+func (o *readOnce) Next(ctx context.Context) (reconcile.Batch, error) {
+	if o.since.IsZero() {
+		o.since = time.Now()
+	}
+	switch {
+	case o.joined && len(o.behind) == 0:
+		return reconcile.Batch{}, io.EOF
+	case !o.joined && time.Since(o.since) > o.patience:
+		return reconcile.Batch{}, fmt.Errorf("no partition was assigned within %s: does another member of reconcile.group have them all?", o.patience)
+	}
+	b, err := o.Source.Next(ctx)
+	for _, p := range b.Revoked {
+		delete(o.behind, p)
+	}
+	for _, m := range b.Assigned {
+		o.joined, o.behind[m.Partition] = true, true
+	}
+	for _, p := range b.CaughtUp {
+		delete(o.behind, p)
+	}
+	return b, err
+}

@@ -1,0 +1,56 @@
+package daemon
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/servers"
+	"github.com/tierlock/tierlock/reconcile"
+)
+
+// onceBeforeAnyDaemon: the job is the first that this Kafka sees.
+func onceBeforeAnyDaemon(t *testing.T, redis, kafka string) {
+	report, log := reconciled(t, config(t, t.TempDir(), redis, kafka), false)
+	if report.Records != 0 || report.Findings != 0 {
+		t.Errorf("%+v", report)
+	}
+	if !strings.Contains(log.String(), "nothing to read") || !strings.Contains(log.String(), "topic=tierlock.events.v1") {
+		t.Errorf("it does not say that there was nothing:\n%s", log)
+	}
+}
+
+func TestOnceEndsWhereNoTopicIs(t *testing.T) {
+	redis, kafka := inProcess(t)
+	onceBeforeAnyDaemon(t, redis, kafka)
+}
+
+func TestOnceEndsWhereNoTopicIsOnRealServers(t *testing.T) {
+	servers.Need(t, "Redis and Kafka")
+	onceBeforeAnyDaemon(t, servers.Redis(t).Addr(), servers.Kafka(t).Addr())
+}
+
+func TestOnceGivesUpOnAKafkaThatIsAway(t *testing.T) {
+	redis, _ := inProcess(t)
+	r, err := OpenReconciler(config(t, t.TempDir(), redis, nobody(t)), "v0", slog.New(slog.DiscardHandler), false, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.patience != oncePatience {
+		t.Errorf("patience %s", r.patience)
+	}
+	r.patience = 50 * time.Millisecond
+	if err := r.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "kafka was not reached within 50ms") {
+		t.Errorf("run: %v", err)
+	}
+}
+
+// TestOnceGivesUpOnAGroupThatOthersHold: no partition is left for it.
+func TestOnceGivesUpOnAGroupThatOthersHold(t *testing.T) {
+	nobodyAsked := struct{ reconcile.Source }{} // a question would panic
+	o := &readOnce{Source: nobodyAsked, since: time.Now().Add(-2 * time.Second), patience: time.Second}
+	if _, err := o.Next(t.Context()); err == nil || !strings.Contains(err.Error(), "no partition was assigned within 1s") {
+		t.Errorf("next: %v", err)
+	}
+}
