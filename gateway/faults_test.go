@@ -7,12 +7,15 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/degrade"
 	"github.com/tierlock/tierlock/gateway"
 	"github.com/tierlock/tierlock/internal/servers"
 )
@@ -197,6 +200,49 @@ func TestAHolderIsKilled(t *testing.T) {
 	checkTally(t, other.sum)
 }
 
+// A Redis without persistence forgets its locks when it restarts. Holds that were granted
+// before may meet later ones, which have the greater tokens; among those granted after it
+// no two meet.
+func TestARestartForgets(t *testing.T) {
+	servers.Need(t, "redis-server")
+	server := servers.Redis(t)
+	workers := []*process{startWorker(t, server.Addr()), startWorker(t, server.Addr())}
+	waitFor(t, "keys", func() bool { return len(locksOf(redisKeys(t, server.Addr()))) > 0 })
+	var all []hold
+	var starts []int64
+	for range 2 {
+		pause(500 * time.Millisecond)
+		server.Kill()
+		pause(500 * time.Millisecond)
+		server.Restart()
+		starts = append(starts, time.Now().UnixNano())
+		pause(1500 * time.Millisecond)
+	}
+	for _, w := range workers {
+		w.end(t)
+		checkTally(t, w.sum)
+		checkOneProcess(t, w.holds)
+		all = append(all, w.holds...)
+	}
+	for i, start := range starts {
+		served := 0
+		for _, h := range all {
+			if h.Tier == tierlock.Shared.String() && h.From > start && (i+1 == len(starts) || h.From < starts[i+1]) {
+				served++
+			}
+		}
+		if served == 0 {
+			t.Errorf("no shared hold within 1.5 s of restart %d", i+1)
+		}
+	}
+	if n := overlaps(t, all); n > 2*workerKeys*len(starts) { // two chains; each key may be lost once
+		t.Errorf("%d overlaps after %d restarts", n, len(starts))
+	}
+	if keys := locksOf(redisKeys(t, server.Addr())); len(keys) != 0 {
+		t.Errorf("keys left: %v", keys)
+	}
+}
+
 // checkTally checks what a worker counted.
 func checkTally(t *testing.T, s tally) {
 	t.Helper()
@@ -341,4 +387,73 @@ func newDials(p *proxy) dials {
 func (d dials) most() int {
 	close(d.stop)
 	return <-d.done
+}
+
+// Callers leave at every point of a call, on a real server: nothing is left of them in the
+// store, on the wire or in the ledger, and each has one verdict.
+func TestCallersThatLeave(t *testing.T) {
+	servers.Need(t, "redis-server")
+	server := servers.Redis(t)
+	g, _ := onRedis(t, server.Addr())
+	orders := chain(t, g, "order")
+	warm(t, orders)
+	var all sync.WaitGroup
+	var left, served atomic.Int64
+	end := time.Now().Add(2 * time.Second)
+	for w := range 16 {
+		all.Go(func() {
+			for i := 0; time.Now().Before(end); i++ {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i%200)*10*time.Microsecond)
+				if i%2 == 0 { // an end without a deadline
+					cancel()
+					ctx, cancel = context.WithCancel(t.Context())
+					time.AfterFunc(time.Duration(i%200)*10*time.Microsecond, cancel)
+				}
+				l, err := orders.Lock(ctx, "k"+strconv.Itoa(w*10+i%10))
+				switch {
+				case err == nil:
+					served.Add(1)
+				case verdict(t, err).Reason == tierlock.ReasonCanceled:
+					left.Add(1)
+				}
+				cancel()
+				_ = l.Unlock(ctx)
+			}
+		})
+	}
+	all.Wait()
+	if left.Load() == 0 || served.Load() == 0 {
+		t.Errorf("%d left and %d served: one was never met", left.Load(), served.Load())
+	}
+	waitFor(t, "nothing left", func() bool {
+		s := g.Status()
+		return s.InDoubt == 0 && s.Chains[1].Live == 0 && s.Chains[1].Targets[0].Out == 0
+	})
+	if keys := locksOf(redisKeys(t, server.Addr())); len(keys) != 0 {
+		t.Errorf("keys left: %v", keys)
+	}
+	if s := g.Status().Chains[1].Targets[0].State; s != degrade.Normal {
+		t.Errorf("callers who left made the store %v", s)
+	}
+}
+
+// A Close whose store has gone returns soon after its context, and tells what it left.
+func TestCloseBesideAFrozenRedis(t *testing.T) {
+	servers.Need(t, "redis-server")
+	server := servers.Redis(t)
+	g, _ := onRedis(t, server.Addr())
+	orders := chain(t, g, "order")
+	warm(t, orders)
+	server.Freeze()
+	for i := range 3 {
+		_, _ = orders.TryLock(t.Context(), strconv.Itoa(i))
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	began := time.Now()
+	err := g.Close(ctx)
+	if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took > 2700*time.Millisecond {
+		t.Errorf("close: %v after %v", err, took)
+	}
+	t.Logf("closed after %v", time.Since(began))
 }

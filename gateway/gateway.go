@@ -155,8 +155,9 @@ func (g *Gateway) leave() {
 // Close refuses new calls with ErrClosed, waits inside ctx for those under way and for what
 // is in doubt, and ends the gateway's loops. It leaves held locks to their holders, who may
 // still unlock them, and to their ttl: nobody renews them any more. It closes neither
-// stores nor recorder. The error is ctx's, if something was left undone. A second Close
-// waits for the first and returns nil.
+// stores nor recorder. The error is ctx's, if something was left undone; what is on
+// the wire to a store that hangs is then waited for, up to 2 s. A second Close waits for the
+// first and returns nil.
 func (g *Gateway) Close(ctx context.Context) (err error) {
 	g.closed.Store(true)
 	g.done.Do(func() {

@@ -74,6 +74,9 @@ func TestReleasesAreNotSentInAHerd(t *testing.T) {
 			}
 		}
 		time.Sleep(5 * time.Second)
+		if n := k.Store.Counts().Release; n != 0 {
+			t.Errorf("%d releases sent to a store that is known to be down", n)
+		}
 		k.Store.Down(false)
 		k.Store.Slow(50 * time.Millisecond)
 		most := 0
