@@ -103,13 +103,34 @@ func (s *story) reconcile(ctx context.Context, found reconcile.Findings, apply b
 		return running.Err() != nil ||
 			st.Records >= uint64(there) && st.Watermark.After(over) && st.Waiting == 0
 	}
-	if !s.until(ctx, t.Repair+t.Slack, judged) {
+	if !s.progress(ctx, job, there, judged) {
 		err = ctx.Err()
 		s.view.say("the reconciliation has not judged everything in time: %+v", job.Stats())
 	}
 	stop()
 	work.Wait()
 	return job.Report(), errors.Join(err, failed)
+}
+
+// progress waits until the job has judged everything, for as long as it gets on: a year of
+// events takes its time.
+func (s *story) progress(ctx context.Context, job *reconcile.Job, there int64, judged func() bool) bool {
+	type state struct {
+		records  int64
+		holds    uint64
+		waiting  int
+		repaired int
+	}
+	var was state
+	for !s.until(ctx, s.timetable.Repair+s.timetable.Slack, judged) {
+		st := job.Stats()
+		is := state{min(int64(st.Records), there), st.Holds, st.Waiting, st.Repaired}
+		if is == was || ctx.Err() != nil {
+			return false
+		}
+		was = is
+	}
+	return true
 }
 
 // readBack closes both instances, so that every event is in Kafka, and compares.

@@ -21,7 +21,7 @@ import (
 const (
 	againEvery = 50 // every so many lines of the trace is delivered twice at once
 	traceStock = 1e6
-	tellers    = 64 // events of a trace that may be served at once
+	tellers    = 10 // events of a trace that are served at once: too few to fill two wires by catching up
 )
 
 // replay brings the customers of a trace. Each of its events goes to one of the instances;

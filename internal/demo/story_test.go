@@ -35,7 +35,7 @@ func quick() Timetable {
 	t.Slack, t.Repair = 10*time.Second, 60*time.Second // a busy machine may take its time
 	// The race detector makes the stand-ins slow, and other tests run beside this one.
 	t.Wire, t.Buyers, t.Claimers, t.Think = 4, 6, 6, 250*time.Millisecond
-	t.Attempt, t.SlowBy, t.StaleTTL = 400*time.Millisecond, 600*time.Millisecond, 1200*time.Millisecond
+	t.Attempt = 250 * time.Millisecond
 	return t
 }
 
