@@ -23,10 +23,11 @@ type Lock struct {
 	chain    *Chain
 	by       *granter
 	ladder   *ladder
-	key      tierlock.Key
-	hash     uint64
-	id       tierlock.RequestID
+	hash     uint64 // of the key
 	tier     tierlock.Tier
+	recorded bool            // has an acquire event; set before anybody else sees the lock
+	unlocked bool            // Unlock was called; guarded by mu
+	ready    bool            // may be found in the registry; guarded by its shard
 	reason   tierlock.Reason // why it is below shared, or not plainly shared
 	ttl      time.Duration
 	every    time.Duration // between renewals; 0: none; guarded by mu once it is watched
@@ -34,21 +35,18 @@ type Lock struct {
 	business *audit.Business
 	began    time.Time       // of the call, for the budget
 	work     <-chan struct{} // closed when the ctx it was taken under has ended; nil: never
-	recorded bool            // has an acquire event; set before anybody else sees the lock
 
-	mu       sync.Mutex
-	grant    tierlock.Grant // guarded by mu: ExpiresAt moves with renewals
-	until    time.Time      // the store does not grant to another before; guarded by mu
-	asked    time.Time      // the farthest end that the holder's own renewals asked for; guarded by mu
-	how      audit.How      // empty while live; guarded by mu
-	cause    error          // why the contexts ended; guarded by mu
-	unlocked bool           // Unlock was called; guarded by mu
-	outcome  audit.Work     // guarded by mu
-	bound    []context.CancelCauseFunc
-	timer    *time.Timer // of the contexts, at ExpiresAt; guarded by mu
+	mu      sync.Mutex
+	grant   tierlock.Grant // guarded by mu: ExpiresAt moves with renewals; key, request id and AcquiredAt stay
+	until   time.Time      // the store does not grant to another before; guarded by mu
+	asked   time.Time      // the farthest end that the holder's own renewals asked for; guarded by mu
+	how     audit.How      // empty while live; guarded by mu
+	cause   error          // why the contexts ended; guarded by mu
+	outcome audit.Work     // guarded by mu
+	bound   []context.CancelCauseFunc
+	timer   *time.Timer // of the contexts, at ExpiresAt; guarded by mu
 
 	prev, next *Lock // in the registry; guarded by its shard
-	ready      bool  // may be found there; guarded by its shard
 	slot       slot  // in the watchdog; guarded by its mutex
 }
 
@@ -59,7 +57,7 @@ var ErrUnlocked = errors.New("gateway: lock given back")
 func (c *Chain) newLock(ctx context.Context, r *request, by *granter, ans tierlock.Answer, now time.Time) *Lock {
 	t := &by.traits
 	l := &Lock{
-		chain: c, by: by, ladder: r.ladder, key: r.key, hash: r.hash, id: r.id, tier: t.Tier, ttl: r.ttl,
+		chain: c, by: by, ladder: r.ladder, hash: r.hash, tier: t.Tier, ttl: r.ttl,
 		order: r.order, business: r.business, began: r.began, work: ctx.Done(), outcome: audit.Unknown,
 		grant: tierlock.Grant{
 			Chain: c.name, Key: r.key, RequestID: r.id, Tier: t.Tier, Scope: t.Scope, Exclusive: ans.Exclusive, Token: ans.Token,
@@ -76,8 +74,8 @@ func (c *Chain) newLock(ctx context.Context, r *request, by *granter, ans tierlo
 // attrs names the lock in a log line; never by its request id.
 func (l *Lock) attrs(why error) []slog.Attr {
 	attrs := []slog.Attr{
-		slog.String("chain", l.chain.name), slog.String("key", l.key.String()),
-		slog.String("holder", l.id.Fingerprint()), slog.String("tier", l.tier.String()),
+		slog.String("chain", l.chain.name), slog.String("key", l.grant.Key.String()),
+		slog.String("holder", l.grant.RequestID.Fingerprint()), slog.String("tier", l.tier.String()),
 	}
 	if why != nil {
 		attrs = append(attrs, slog.Any("cause", why))
@@ -89,7 +87,9 @@ func (l *Lock) attrs(why error) []slog.Attr {
 func (l *Lock) place() *slot { return &l.slot }
 
 // hold is the lock as its backend knows it.
-func (l *Lock) hold() tierlock.Hold { return tierlock.Hold{Key: l.key, ID: l.id, TTL: l.ttl} }
+func (l *Lock) hold() tierlock.Hold {
+	return tierlock.Hold{Key: l.grant.Key, ID: l.grant.RequestID, TTL: l.ttl}
+}
 
 // renewable tells whether the watchdog keeps it beyond its first ttl.
 func (l *Lock) renewable() bool { return l.every > 0 }
@@ -151,7 +151,7 @@ func (l *Lock) failed(op string, reason tierlock.Reason, cause error) *tierlock.
 	if v.Advice == tierlock.AdviseOptimistic {
 		v.Advice = 0 // no advice for work that already runs
 	}
-	return &tierlock.Error{Op: op, Chain: l.chain.name, Key: l.key, Verdict: v, Err: cause}
+	return &tierlock.Error{Op: op, Chain: l.chain.name, Key: l.grant.Key, Verdict: v, Err: cause}
 }
 
 func (l *Lock) isOver() bool {

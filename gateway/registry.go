@@ -33,10 +33,10 @@ func (r *registry) add(l *Lock) {
 	if s.head == nil {
 		s.head = make(map[tierlock.Key]*Lock)
 	}
-	if first := s.head[l.key]; first != nil {
+	if first := s.head[l.grant.Key]; first != nil {
 		l.next, first.prev = first, l
 	}
-	s.head[l.key] = l
+	s.head[l.grant.Key] = l
 	s.mu.Unlock()
 	l.chain.live.Add(1)
 }
@@ -45,7 +45,7 @@ func (r *registry) add(l *Lock) {
 func (r *registry) remove(l *Lock) {
 	s := r.of(l.hash)
 	s.mu.Lock()
-	in := l.prev != nil || s.head[l.key] == l
+	in := l.prev != nil || s.head[l.grant.Key] == l
 	if in {
 		s.unlinkLocked(l)
 	}
@@ -63,9 +63,9 @@ func (s *shard) unlinkLocked(l *Lock) {
 	case l.prev != nil:
 		l.prev.next = l.next
 	case l.next != nil:
-		s.head[l.key] = l.next
+		s.head[l.grant.Key] = l.next
 	default:
-		delete(s.head, l.key)
+		delete(s.head, l.grant.Key)
 	}
 	l.prev, l.next = nil, nil
 }
@@ -77,8 +77,8 @@ func (r *registry) publish(l *Lock) *Lock {
 	s := r.of(l.hash)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for other := s.head[l.key]; other != nil; other = other.next {
-		if other.ready && other.id == l.id {
+	for other := s.head[l.grant.Key]; other != nil; other = other.next {
+		if other.ready && other.grant.RequestID == l.grant.RequestID {
 			return other
 		}
 	}
@@ -92,7 +92,7 @@ func (r *registry) find(key tierlock.Key, hash uint64, id tierlock.RequestID) *L
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for l := s.head[key]; l != nil; l = l.next {
-		if l.ready && l.id == id {
+		if l.ready && l.grant.RequestID == id {
 			return l
 		}
 	}
@@ -104,8 +104,8 @@ func (r *registry) twin(l *Lock) bool {
 	s := r.of(l.hash)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for other := s.head[l.key]; other != nil; other = other.next {
-		if other != l && other.by == l.by && other.id == l.id {
+	for other := s.head[l.grant.Key]; other != nil; other = other.next {
+		if other != l && other.by == l.by && other.grant.RequestID == l.grant.RequestID {
 			return true
 		}
 	}
