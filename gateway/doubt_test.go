@@ -19,7 +19,7 @@ import (
 type link struct {
 	*gatewaytest.Store
 	dead    atomic.Bool
-	arrives time.Duration // after it was sent; 0: never
+	arrives atomic.Int64 // nanoseconds after it was sent; 0: never
 	late    sync.WaitGroup
 }
 
@@ -34,9 +34,9 @@ func (l *link) swallow(ctx context.Context, arrive func()) error {
 	if !l.dead.Load() {
 		return nil
 	}
-	if l.arrives > 0 && arrive != nil {
+	if after := time.Duration(l.arrives.Load()); after > 0 && arrive != nil {
 		l.late.Go(func() {
-			time.Sleep(l.arrives)
+			time.Sleep(after)
 			arrive()
 		})
 	}
@@ -121,7 +121,7 @@ func TestWhatHangsIsSentAgainOnceTheStoreAnswers(t *testing.T) {
 func TestARetryIsSafeFromReleasesThatHang(t *testing.T) {
 	onLink(t, func(t *testing.T, g *gateway.Gateway, c *gateway.Chain, l *link) {
 		id := tierlock.NewRequestID()
-		l.arrives = 1900 * time.Millisecond
+		l.arrives.Store(int64(1900 * time.Millisecond))
 		l.DropReplies(1)
 		_, _ = c.TryLock(t.Context(), "a", gateway.WithRequestID(id))
 		l.dead.Store(true)
@@ -140,6 +140,35 @@ func TestARetryIsSafeFromReleasesThatHang(t *testing.T) {
 		if err := lock.Unlock(t.Context()); err != nil {
 			t.Error(err)
 		}
+	})
+}
+
+// Two calls of one request are in doubt, and the release that went out for the first took
+// effect before the second call did: its answer is not the last word.
+func TestAReleaseSaysNothingOfWhatCameAfterIt(t *testing.T) {
+	onLink(t, func(t *testing.T, _ *gateway.Gateway, c *gateway.Chain, l *link) {
+		id := tierlock.NewRequestID()
+		l.dead.Store(true)
+		l.arrives.Store(int64(180 * time.Millisecond))
+		var calls sync.WaitGroup
+		call := func() { _, _ = c.TryLock(t.Context(), "a", gateway.WithRequestID(id)) }
+		calls.Go(call) // arrives at 180 ms, and is in doubt from 200 ms on
+		time.Sleep(100 * time.Millisecond)
+		calls.Go(call) // arrives at 280 ms, in doubt from 300 ms on
+		time.Sleep(90 * time.Millisecond)
+		l.dead.Store(false)
+		l.Slow(150 * time.Millisecond) // the release of 200 ms takes effect then, and is answered at 350 ms
+		time.Sleep(105 * time.Millisecond)
+		l.dead.Store(true) // what is sent at 300 ms never arrives
+		l.arrives.Store(0)
+		calls.Wait()
+		time.Sleep(100 * time.Millisecond)
+		if l.Keys() != 1 {
+			t.Fatal("the second call took no effect after the release of the first")
+		}
+		l.Slow(0)
+		l.dead.Store(false)
+		eventually(t, 4*time.Second, "the second call's lock given back", func() bool { return l.Keys() == 0 })
 	})
 }
 
