@@ -30,6 +30,7 @@ var allowed = map[string][]string{
 	"internal/demo":         {"*"},
 	"internal/demo/*":       {},
 	"internal/trace":        {},
+	"internal/postgres":     {},
 	"internal/servers":      {},
 	"internal/archtest":     {},
 	"examples/order":        {"gateway", "guard", "audit"},
@@ -50,7 +51,7 @@ var homes = map[string][]string{
 	"github.com/alicebob/miniredis/v2":       {"internal/demo/memredis"},
 	"github.com/twmb/franz-go":               {"internal/demo/memkafka"},
 	"modernc.org/sqlite":                     {"internal/demo/sqlite"},
-	"github.com/jackc/pgx/v5":                {"internal/demo/postgres"},
+	"github.com/jackc/pgx/v5":                {"internal/postgres"},
 	"github.com/Shopify/toxiproxy/v2":        {"internal/demo/faultproxy"},
 	"github.com/rs/zerolog":                  {"internal/demo/faultproxy"}, // toxiproxy's server asks for one
 }

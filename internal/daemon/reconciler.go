@@ -14,16 +14,13 @@ import (
 	"github.com/tierlock/tierlock/audit/kafkasink"
 	"github.com/tierlock/tierlock/gateway"
 	"github.com/tierlock/tierlock/internal/api"
-	_ "github.com/tierlock/tierlock/internal/demo/postgres" // registers the SQL driver
+	"github.com/tierlock/tierlock/internal/postgres"
 	"github.com/tierlock/tierlock/reconcile"
 	"github.com/tierlock/tierlock/reconcile/kafkasource"
 )
 
-// dialect and sqlDriver are the one database there is now.
-const (
-	dialect   = reconcile.Postgres
-	sqlDriver = "pgx"
-)
+// dialect is that of the one database there is now.
+const dialect = reconcile.Postgres
 
 // Reconciler is the job of tierlock reconcile with all it needs.
 type Reconciler struct {
@@ -77,7 +74,15 @@ func (d *DatabaseConfig) open() (*sql.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	return sql.Open(sqlDriver, dsn)
+	db, err := postgres.Open(dsn)
+	if err != nil { // the error would show parts of the DSN
+		const rule = "does not hold a DSN of PostgreSQL, as postgres://user@host:5432/name"
+		if d.DSNFile != "" {
+			return nil, tierlock.Invalid("dsn_file", d.DSNFile, rule)
+		}
+		return nil, tierlock.Invalid("dsn_env", d.DSNEnv, rule)
+	}
+	return db, nil
 }
 
 // openKafka opens what the job reads from and writes to.

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -11,6 +13,7 @@ import (
 	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/audit"
 	"github.com/tierlock/tierlock/gateway"
+	"github.com/tierlock/tierlock/internal/postgres"
 	"github.com/tierlock/tierlock/internal/servers"
 	"github.com/tierlock/tierlock/reconcile"
 	"github.com/tierlock/tierlock/switchcfg"
@@ -39,7 +42,7 @@ func newShop(t *testing.T) shop {
 	t.Helper()
 	dsn := servers.Postgres(t).DSN()
 	t.Setenv("TIERLOCK_DSN", dsn)
-	db, err := sql.Open(sqlDriver, dsn)
+	db, err := postgres.Open(dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,5 +152,26 @@ func TestTheHooksOfTheFileRepair(t *testing.T) {
 	p := Process{Stdout: &out, Stderr: &out}
 	if code := p.listFindings(t.Context(), c, "text"); code != ExitOK || !strings.Contains(out.String(), " repaired   biz:coupon:lock:u42-c7") {
 		t.Errorf("code %d, the stored finding is not told to be repaired:\n%s", code, &out)
+	}
+}
+
+func TestAWrongDSNIsToldAtOnceAndNotShown(t *testing.T) {
+	const dsn = "postgres://shop:s3cret@db:notaport/shop"
+	t.Setenv("TIERLOCK_DSN", dsn)
+	file := filepath.Join(t.TempDir(), "dsn")
+	if err := os.WriteFile(file, []byte(dsn+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	redis, kafka := inProcess(t)
+	for field, d := range map[string]DatabaseConfig{
+		"reconcile.database.dsn_env":  {Driver: "postgres", DSNEnv: "TIERLOCK_DSN"},
+		"reconcile.database.dsn_file": {Driver: "postgres", DSNFile: file},
+	} {
+		c := config(t, t.TempDir(), redis, kafka)
+		c.Reconcile.Database = &d
+		_, err := OpenReconciler(c, "v0", slog.New(slog.DiscardHandler), false, true)
+		if faults := inputFaults(err); len(faults) != 1 || faults[0].Field != field || strings.Contains(err.Error(), "s3cret") || strings.Contains(err.Error(), "shop") {
+			t.Errorf("%s: %v", field, err)
+		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock"
-	"github.com/tierlock/tierlock/internal/demo/postgres"
+	"github.com/tierlock/tierlock/internal/postgres"
 	"github.com/tierlock/tierlock/internal/trace"
 )
 

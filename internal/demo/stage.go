@@ -18,8 +18,8 @@ import (
 	"github.com/tierlock/tierlock/internal/demo/faultproxy"
 	"github.com/tierlock/tierlock/internal/demo/memkafka"
 	"github.com/tierlock/tierlock/internal/demo/memredis"
-	"github.com/tierlock/tierlock/internal/demo/postgres"
 	"github.com/tierlock/tierlock/internal/demo/sqlite"
+	"github.com/tierlock/tierlock/internal/postgres"
 	"github.com/tierlock/tierlock/reconcile"
 )
 
@@ -151,7 +151,7 @@ func (s *stage) openDatabase(ctx context.Context, o options, schema string) erro
 		s.db, s.dialect, s.tables, s.names["database"] = db, guard.SQLite, reconcile.SQLite, "SQLite inside this process"
 		return nil
 	}
-	db, drop, err := postgres.Open(ctx, o.dsn, schema)
+	db, drop, err := postgres.OpenSchema(ctx, o.dsn, schema)
 	if err != nil {
 		return err
 	}

@@ -1,5 +1,5 @@
-// Package postgres OPENS the demo's business database on a real PostgreSQL, in a schema of
-// the run's own that is dropped at the end.
+// Package postgres OPENS PostgreSQL: the business database of the reconcile job and of the
+// demo. It is the only folder that imports pgx.
 package postgres
 
 import (
@@ -11,15 +11,24 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 )
 
-// Check reads dsn without connecting.
+// Check reads dsn without connecting. The error may show parts of dsn.
 func Check(dsn string) error {
 	_, err := pgx.ParseConfig(dsn)
 	return err
 }
 
-// Open connects to dsn and creates schema, whose tables every statement then means. drop
-// removes the schema and closes the pool. The name is quoted; it must be one word.
-func Open(ctx context.Context, dsn, schema string) (db *sql.DB, drop func(context.Context) error, err error) {
+// Open returns a pool for dsn; its first question connects. The error may show parts of dsn.
+func Open(dsn string) (*sql.DB, error) {
+	cfg, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		return nil, fmt.Errorf("read the dsn: %w", err)
+	}
+	return stdlib.OpenDB(*cfg), nil
+}
+
+// OpenSchema connects to dsn and creates schema, whose tables every statement then means.
+// drop removes the schema and closes the pool. The name is quoted; it must be one word.
+func OpenSchema(ctx context.Context, dsn, schema string) (db *sql.DB, drop func(context.Context) error, err error) {
 	cfg, err := pgx.ParseConfig(dsn)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the dsn: %w", err)
