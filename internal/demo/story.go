@@ -248,6 +248,12 @@ func (s *story) bypassed(ctx context.Context, _ *sleeper) error {
 		return err
 	}
 	err := s.spend(ctx, time.Until(until), nil)
+	for err == nil && s.ledger.tierCounts().Bypass-was.Bypass < t.Bypasses {
+		until = time.Now().Add(t.Switch)
+		if err = s.order(ctx, until); err == nil {
+			err = s.spend(ctx, time.Until(until), nil)
+		}
+	}
 	if s.ledger.tierCounts().Bypass == was.Bypass {
 		s.view.say("the switch reached nobody in time")
 	}

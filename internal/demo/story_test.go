@@ -101,7 +101,7 @@ func TestEveryLieIsSeen(t *testing.T) {
 				return func(r audit.Recorder) audit.Recorder { return dropper{r, events} }
 			}()},
 			timetable: func(t *Timetable) {
-				t.Switch, t.Claimers, t.Rush, t.Users, t.Between = 9*time.Second, 24, time.Millisecond, 1000, 0
+				t.Bypasses, t.Claimers, t.Rush, t.Users, t.Between = 2100, 24, time.Millisecond, 1000, 0
 			},
 			seen: func(r *Report) bool { return r.Audit.Missing > 0 && r.Tiers.Bypass > 2000 },
 		},

@@ -16,6 +16,7 @@ type Timetable struct {
 	Down      time.Duration
 	Switch    time.Duration // an operator's bypass, until its own end
 	StillDown time.Duration // of Switch: the store comes back only after it
+	Bypasses  int64         // the switch is thrown again until so many grants went past the lock; 0: once
 	Back      time.Duration
 	Repair    time.Duration // at most: reading, checking, repairing
 
