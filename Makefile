@@ -29,7 +29,7 @@ lint: ## the linters of .golangci.yml, installed when missing
 fmt: ## format every file the way the linters want it
 	bash scripts/lint.sh fmt
 
-soak: servers ## the long ones: many rounds, minutes of flapping, a year of trace
+soak: servers trace ## the long ones: many rounds, minutes of faults on a real Redis, a month of trace
 	TIERLOCK_SERVERS=real TIERLOCK_SOAK=1 $(GO) test -race -timeout 60m -run Soak $(PKGS)
 
 trace: ## make trace.csv from the public retail data set (not committed)
