@@ -2,6 +2,8 @@ package gateway
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -124,11 +126,12 @@ func (s *store) refresh() {
 	}
 }
 
-// close ends what the sensors still watch; their loops have ended.
+// close waits for what the sensors still watch; their loops have ended.
 func (s *store) close() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, t := range s.targets {
+	s.mu.RLock()
+	all := slices.Collect(maps.Values(s.targets))
+	s.mu.RUnlock()
+	for _, t := range all {
 		t.sensor.Close()
 	}
 }
