@@ -46,7 +46,10 @@ const (
 func (c Config) Validate() error {
 	var faults []error
 	bad := func(field, value, rule string) { faults = append(faults, tierlock.Invalid(field, value, rule)) }
-	if len(c.Addrs) != 1 {
+	switch {
+	case len(c.Addrs) == 0:
+		bad("addrs", "", "is required: want the host:port of one Redis")
+	case len(c.Addrs) > 1:
 		bad("addrs", strings.Join(c.Addrs, ","), "want exactly one address: Sentinel, Cluster and quorum are not supported yet")
 	}
 	for _, addr := range c.Addrs {

@@ -25,7 +25,7 @@ func TestConfigReportsEveryFaultAtOnce(t *testing.T) {
 }
 
 func TestConfigWantsAnAddress(t *testing.T) {
-	if _, err := redisstore.New(redisstore.Config{}); !errors.Is(err, tierlock.ErrInvalid) {
+	if _, err := redisstore.New(redisstore.Config{}); !errors.Is(err, tierlock.ErrInvalid) || !strings.Contains(err.Error(), "is required") {
 		t.Errorf("error %v", err)
 	}
 }

@@ -108,7 +108,7 @@ func TestBadConfigurations(t *testing.T) {
 		"a duration without its unit":  {good("version_guard: true", "ttl: 15"), "chains.order.ttl", "want a duration with its unit"},
 		"a ttl of half a second":       {good("version_guard: true", "ttl: 500ms"), "chains.order.ttl", "want 1s to 10m0s"},
 		"a field twice":                {good("prefix: biz", "prefix: biz\nprefix: biz"), "prefix", "is given twice"},
-		"no address":                   {good(redis, `addrs: []`), "stores.main.addrs", "exactly one address"},
+		"no address":                   {good(redis, `addrs: []`), "stores.main.addrs", "is required"},
 		"two addresses":                {good(redis, `addrs: ["a:1", "b:1"]`), "stores.main.addrs", "exactly one address"},
 		"password variable not set":    {good(redis, redis+", password_env: TIERLOCK_TEST_EMPTY"), "stores.main.password_env", "is not set"},
 		"password file that is absent": {good(redis, redis+", password_file: /nowhere"), "stores.main.password_file", "cannot be read"},
