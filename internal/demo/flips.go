@@ -101,7 +101,7 @@ func placeOf(instance string, c gateway.ChainStatus) place {
 		case degrade.Slow:
 			p.tier, p.reason = tierlock.Optimistic.String(), "the store is slow"
 		case degrade.Saturated:
-			p.reason = fmt.Sprintf("the wire is full, %d of %d", t.Out, t.Limit)
+			p.reason = fmt.Sprintf("the wire of %d ran full", t.Limit)
 		case degrade.Down:
 			p.reason = "the store is " + string(t.Reason)
 		case degrade.Recovering:
