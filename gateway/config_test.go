@@ -45,18 +45,20 @@ func TestPolicyLimits(t *testing.T) {
 		change func(*gateway.Policy)
 		ok     bool
 	}{
-		"defaults":             {func(*gateway.Policy) {}, true},
-		"shortest ttl":         {func(p *gateway.Policy) { p.TTL = time.Second }, true},
-		"ttl too short":        {func(p *gateway.Policy) { p.TTL = 999 * time.Millisecond }, false},
-		"longest ttl":          {func(p *gateway.Policy) { p.TTL = 10 * time.Minute }, true},
-		"ttl too long":         {func(p *gateway.Policy) { p.TTL, p.MaxHold = 11*time.Minute, time.Hour }, false},
-		"ttl under 3 attempts": {func(p *gateway.Policy) { p.TTL, p.Attempt = time.Second, 400*time.Millisecond }, false},
-		"ttl in microseconds":  {func(p *gateway.Policy) { p.TTL += time.Microsecond }, false},
-		"no wait":              {func(p *gateway.Policy) { p.Wait = 0 }, true},
-		"wait too long":        {func(p *gateway.Policy) { p.Wait = 2001 * time.Millisecond }, false},
-		"never renewed":        {func(p *gateway.Policy) { p.RenewEvery = -1 }, true},
-		"renewed too seldom":   {func(p *gateway.Policy) { p.RenewEvery = 8 * time.Second }, false},
-		"presets":              {func(p *gateway.Policy) { *p = p.Resource().Flow().Business() }, true},
+		"defaults":              {func(*gateway.Policy) {}, true},
+		"shortest ttl":          {func(p *gateway.Policy) { p.TTL = time.Second }, true},
+		"ttl too short":         {func(p *gateway.Policy) { p.TTL = 999 * time.Millisecond }, false},
+		"longest ttl":           {func(p *gateway.Policy) { p.TTL = 10 * time.Minute }, true},
+		"ttl too long":          {func(p *gateway.Policy) { p.TTL, p.MaxHold = 11*time.Minute, time.Hour }, false},
+		"ttl under 3 attempts":  {func(p *gateway.Policy) { p.TTL, p.Attempt = time.Second, 400*time.Millisecond }, false},
+		"ttl in microseconds":   {func(p *gateway.Policy) { p.TTL += time.Microsecond }, false},
+		"no wait":               {func(p *gateway.Policy) { p.Wait = 0 }, true},
+		"wait too long":         {func(p *gateway.Policy) { p.Wait = 2001 * time.Millisecond }, false},
+		"never renewed":         {func(p *gateway.Policy) { p.RenewEvery = -1 }, true},
+		"renewed too seldom":    {func(p *gateway.Policy) { p.RenewEvery = 8 * time.Second }, false},
+		"renewed every attempt": {func(p *gateway.Policy) { p.RenewEvery = p.Attempt }, true},
+		"renewed too often":     {func(p *gateway.Policy) { p.RenewEvery = time.Nanosecond }, false},
+		"presets":               {func(p *gateway.Policy) { *p = p.Resource().Flow().Business() }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := gateway.Weak("p", gateway.Reconcile)

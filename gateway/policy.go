@@ -28,9 +28,9 @@ type Policy struct {
 	OnLost     OnLost        `yaml:"on_lost"`     // what becomes of the work when the lock is lost; required
 	Store      string        `yaml:"store"`       // name in Config.Stores; may be empty when there is only one
 	TTL        time.Duration `yaml:"ttl"`         // 15 s; from 1 s to 10 min, and at least 3 attempts
-	RenewEvery time.Duration `yaml:"renew_every"` // 0: a third of the lock's ttl; negative: never
+	RenewEvery time.Duration `yaml:"renew_every"` // 0: a third of the lock's ttl; negative: never; else from one attempt to half of ttl
 	MaxHold    time.Duration `yaml:"max_hold"`    // 10 min: then renewal stops and the contexts of the lock end
-	Attempt    time.Duration `yaml:"attempt"`     // 200 ms: one question to the store, waiting for a connection included
+	Attempt    time.Duration `yaml:"attempt"`     // 200 ms: one question to the store, waiting for a connection included; at most 2 s
 	Wait       time.Duration `yaml:"wait"`        // 300 ms: all attempts of one Lock; at most 2 s
 	Budget     time.Duration `yaml:"budget"`      // 0: none. Waiting and work together; going past it is logged and told to the hooks
 	Fencing    bool          `yaml:"fencing"`     // strong: true, weak: false. Shared grants carry a token
@@ -95,7 +95,10 @@ func (p *Policy) Validate() error {
 	if err := checkWait(p.Wait); err != nil {
 		errs = append(errs, err)
 	}
-	if p.RenewEvery > p.TTL/2 {
+	switch {
+	case p.RenewEvery > 0 && p.RenewEvery < p.Attempt:
+		bad("renew_every", p.RenewEvery, fmt.Sprintf("want at least attempt %v, so that one renewal is answered before the next, or below 0 for never", p.Attempt))
+	case p.RenewEvery > p.TTL/2:
 		bad("renew_every", p.RenewEvery, fmt.Sprintf("want at most half of ttl %v, so that one renewal may fail", p.TTL))
 	}
 	if p.MaxHold < p.TTL {
