@@ -19,7 +19,11 @@ import (
 // The proxy library leaves a goroutine behind now and then, when a connection ends while a
 // fault is being taken off it.
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*NoopToxic).Pipe"))
+	// toxiproxy 2.5.0 can leave a toxic's pipe behind that waits to hand on a reply of a
+	// connection already closed; nothing in its API ends it.
+	goleak.VerifyTestMain(m,
+		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*NoopToxic).Pipe"),
+		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*LatencyToxic).Pipe"))
 }
 
 func TestEveryBadFlagIsReportedAtOnce(t *testing.T) {
