@@ -17,7 +17,7 @@ func (g *Gateway) ChainOf(key tierlock.Key) (c *Chain, id string, err error) {
 		return nil, "", tierlock.Invalid("key", key.String(), "want "+g.prefix+":<chain>:lock:<id>")
 	}
 	if c = g.chains[name]; c == nil {
-		return nil, "", tierlock.Invalid("key", key.String(), "chain "+name+" is not configured; there are "+g.names())
+		return nil, "", tierlock.Invalid("key", key.String(), "chain "+name+" is not configured; there are "+names(g.chains))
 	}
 	return c, id, nil
 }

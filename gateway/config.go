@@ -84,8 +84,9 @@ func (c *Config) check(recorded bool) error {
 	if c.Poll < 0 {
 		bad("poll", c.Poll.String(), "want a time above 0, or 0 for the default")
 	}
-	if _, err := tierlock.ParseKey(c.Prefix); err != nil {
-		errs = append(errs, under("prefix.", err))
+	_, err := tierlock.ParseKey(c.Prefix) // the rule of a key, which it begins
+	if e, ok := errors.AsType[*tierlock.InvalidError](err); ok {
+		bad("prefix", e.Value, e.Rule)
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Stores)) {
 		switch b := c.Stores[name]; {
@@ -111,10 +112,11 @@ func (c *Config) checkChain(name string, recorded bool) error {
 	}
 	b, ok := c.Stores[p.Store]
 	switch {
+	case len(c.Stores) == 0: // told once, of all chains
 	case !ok && p.Store == "":
-		bad("store", "", "say which: there are "+strings.Join(slices.Sorted(maps.Keys(c.Stores)), ", "))
+		bad("store", "", "say which: there are "+names(c.Stores))
 	case !ok:
-		bad("store", p.Store, "is not one of the stores: "+strings.Join(slices.Sorted(maps.Keys(c.Stores)), ", "))
+		bad("store", p.Store, "is not one of the stores: "+names(c.Stores))
 	case b != nil && p.Fencing && p.Ladder.Class == degrade.ClassStrong && !b.Traits().Fences:
 		bad("fencing", "true", "the store makes no tokens: say fencing: false, or use one that does")
 	}
@@ -122,4 +124,9 @@ func (c *Config) checkChain(name string, recorded bool) error {
 		bad("audit", p.Audit.Record.String(), "there is no recorder: give Config.Audit, or say audit: off")
 	}
 	return errors.Join(errs...)
+}
+
+// names lists what m has, for an error that says what to choose from.
+func names[V any](m map[string]V) string {
+	return strings.Join(slices.Sorted(maps.Keys(m)), ", ")
 }

@@ -40,6 +40,18 @@ func TestNewReportsEveryFaultAtOnce(t *testing.T) {
 	}
 }
 
+func TestFaultsOfAConfigSayOnlyWhatIsKnown(t *testing.T) {
+	_, err := gateway.New(gateway.Config{Chains: map[string]gateway.Policy{"order": gateway.Strong("p", 0)}, Audit: new(gatewaytest.Audit), Prefix: "a b"})
+	want := []string{
+		`tierlock: invalid stores: want at least one`,
+		`tierlock: invalid prefix "a b": byte ' ' at 1 is not one of a-z A-Z 0-9 _ : . -`,
+		`tierlock: invalid chains.order.on_lost: say cancel, fence or reconcile`,
+	}
+	if err == nil || err.Error() != strings.Join(want, "\n") {
+		t.Errorf("got\n%v", err)
+	}
+}
+
 func TestPolicyLimits(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*gateway.Policy)

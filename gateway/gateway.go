@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"maps"
-	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -125,11 +122,7 @@ func (g *Gateway) Chain(name string) (*Chain, error) {
 	if c := g.chains[name]; c != nil {
 		return c, nil
 	}
-	return nil, tierlock.Invalid("chain", name, "is not configured; there are "+g.names())
-}
-
-func (g *Gateway) names() string {
-	return strings.Join(slices.Sorted(maps.Keys(g.chains)), ", ")
+	return nil, tierlock.Invalid("chain", name, "is not configured; there are "+names(g.chains))
 }
 
 // enter counts a call in, unless the gateway is closed; who entered leaves.

@@ -20,6 +20,7 @@ const (
 
 var lostWords = [...]string{Cancel: "cancel", Fence: "fence", Reconcile: "reconcile"}
 
+// String returns the word; "invalid" for what is none.
 func (o OnLost) String() string {
 	if o < Cancel || o > Reconcile {
 		return "invalid"

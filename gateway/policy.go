@@ -83,8 +83,11 @@ func (p *Policy) Validate() error {
 	if p.Protects == "" {
 		bad("protects", "", "say in a sentence what only one may do at a time")
 	}
-	if p.OnLost < Cancel || p.OnLost > Reconcile {
-		bad("on_lost", p.OnLost, "say cancel, fence or reconcile")
+	switch {
+	case p.OnLost == 0:
+		bad("on_lost", "", "say cancel, fence or reconcile")
+	case p.OnLost > Reconcile:
+		bad("on_lost", uint8(p.OnLost), "say cancel, fence or reconcile")
 	}
 	if p.Attempt <= 0 || p.Attempt > maxWait {
 		bad("attempt", p.Attempt, fmt.Sprintf("want above 0 and at most %v", maxWait))
