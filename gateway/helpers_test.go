@@ -70,7 +70,7 @@ func (k one) must(id string, opts ...gateway.Option) *gateway.Lock {
 	return l
 }
 
-// tier locks id, unlocks it, and tells on which tier it was; the error's verdict else.
+// ask locks id, unlocks it, and tells on which tier it was; the error's verdict else.
 func (k one) ask(id string) (tierlock.Tier, tierlock.Verdict) {
 	k.t.Helper()
 	l, err := k.TryLock(context.Background(), id)

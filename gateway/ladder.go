@@ -3,6 +3,8 @@ package gateway
 import (
 	"context"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -82,19 +84,32 @@ func (l *ladder) tell() {
 		l.edges = l.edges[1:]
 		l.mu.Unlock()
 
-		level := slog.LevelInfo
-		if edge.To == degrade.Down {
-			level = slog.LevelWarn
-		}
-		l.chain.gw.log.LogAttrs(context.Background(), level, "health changed", slog.String("chain", l.chain.name),
-			slog.String("store", l.target.store.name), slog.String("target", l.target.name),
-			slog.String("from", edge.From.String()), slog.String("to", edge.To.String()), slog.String("reason", string(edge.Reason)))
+		l.log(edge)
 		tell(l.chain.gw.hooks.Stepped, StepInfo{Chain: l.chain.name, Target: l.target.name, Transition: edge})
 
 		l.mu.Lock()
 		l.telling = false
 		l.mu.Unlock()
 	}
+}
+
+// log writes an edge down. A store without parts has no target to name, and a reason that
+// is the new state's own word, or none, tells nothing more.
+func (l *ladder) log(edge degrade.Transition) {
+	level := slog.LevelInfo
+	if edge.To == degrade.Down {
+		level = slog.LevelWarn
+	}
+	attrs := []slog.Attr{slog.String("chain", l.chain.name), slog.String("store", l.target.store.name)}
+	if l.target.name != "" {
+		attrs = append(attrs, slog.String("target", l.target.name))
+	}
+	from, to, reason := edge.From.String(), edge.To.String(), string(edge.Reason)
+	attrs = append(attrs, slog.String("from", from), slog.String("to", to))
+	if reason != "" && reason != to {
+		attrs = append(attrs, slog.String("reason", reason))
+	}
+	l.chain.gw.log.LogAttrs(context.Background(), level, "health changed", attrs...)
 }
 
 // signals is a sensor's reading in the words of the machine.
@@ -148,9 +163,5 @@ func (c *Chain) sense(now time.Time) {
 func (c *Chain) standing() []*ladder {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	all := make([]*ladder, 0, len(c.ladders))
-	for _, l := range c.ladders {
-		all = append(all, l)
-	}
-	return all
+	return slices.Collect(maps.Values(c.ladders))
 }

@@ -1,7 +1,9 @@
 package gateway_test
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -106,4 +108,40 @@ func TestTargetsFailAlone(t *testing.T) {
 			t.Errorf("%d keys left", n)
 		}
 	})
+}
+
+func TestALineOfHealthSaysNothingTwice(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		whole bool // the store has no parts
+		line  string
+	}{
+		"a store of parts": {false, `level=WARN msg="health changed" chain=c store=main target=one from=normal to=down`},
+		"a whole store":    {true, `level=WARN msg="health changed" chain=c store=main from=normal to=down`},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			one := gatewaytest.NewStore()
+			var store tierlock.Backend = one
+			if !c.whole {
+				store = &parts{one, gatewaytest.NewStore()}
+			}
+			var out bytes.Buffer
+			g, err := gateway.New(gateway.Config{
+				Chains: map[string]gateway.Policy{"c": weak()}, Stores: map[string]tierlock.Backend{"main": store},
+				Audit: new(gatewaytest.Audit), Logger: slog.New(slog.NewTextHandler(&out, nil)),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			chain, _ := g.Chain("c")
+			one.Down(true)
+			lock, _ := chain.TryLock(t.Context(), "1")
+			_ = lock.Unlock(t.Context())
+			one.Mend()
+			_ = g.Close(t.Context())
+			if !strings.Contains(out.String(), c.line+"\n") {
+				t.Errorf("%s:\n%s", name, out.String())
+			}
+		})
+	}
 }
