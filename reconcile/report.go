@@ -24,9 +24,9 @@ type Report struct {
 	DryRun bool            `json:"dry_run"`
 
 	Stats
-	Causes   map[Cause]int  `json:"causes,omitempty"` // findings by their gravest cause
-	States   map[State]int  `json:"states,omitempty"` // overlap findings by state
-	Repairs  map[Result]int `json:"repairs,omitempty"`
+	Causes   map[Cause]int  `json:"causes,omitempty"`  // findings by their gravest cause
+	States   map[State]int  `json:"states,omitempty"`  // overlap findings by state
+	Repairs  map[Result]int `json:"repairs,omitempty"` // checks and repairs by result
 	Switches []SwitchPeriod `json:"switches,omitempty"`
 }
 
@@ -92,6 +92,9 @@ func (r *Report) WriteText(w io.Writer) error {
 		mode = "dry run"
 	}
 	line("repairs", "%s, %d applied, %d failed, %d findings waiting", mode, r.Repaired, r.Failed, r.Waiting)
+	for _, res := range slices.Sorted(maps.Keys(r.Repairs)) {
+		line("result", "%6d  %s", r.Repairs[res], res)
+	}
 	if r.Stopped {
 		line("", "stopped by a cap: look at the failed ones, then start again")
 	}

@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -61,7 +60,10 @@ func (p Process) Reconcile(ctx context.Context, args []string) int {
 	if *f.format == "json" {
 		_ = json.NewEncoder(p.Stdout).Encode(report)
 	} else {
-		printReport(p.Stdout, &report)
+		_ = report.WriteText(p.Stdout)
+		if report.DryRun {
+			fmt.Fprintln(p.Stdout, "nothing was repaired: --apply repairs")
+		}
 	}
 	if err != nil {
 		return p.fail("text", err)
@@ -122,41 +124,6 @@ func printFinding(w io.Writer, f *reconcile.Finding) {
 		m := &f.Members[i]
 		fmt.Fprintf(w, "    %s to %s  %-8s %s at %s\n", stamp(m.GrantedAt), stamp(m.EndedAt), m.Tier, m.Holder, m.Producer)
 	}
-}
-
-// printReport writes the report of one run for a person.
-func printReport(w io.Writer, r *reconcile.Report) {
-	complete := "yes"
-	if !r.Complete {
-		complete = fmt.Sprintf("no, %d %s", len(r.Missing), plural(len(r.Missing), "gap"))
-	}
-	fmt.Fprintf(w, "records   %d read, %d holds judged, up to %s\n", r.Records, r.Holds, stamp(r.To))
-	fmt.Fprintf(w, "complete  %s\n", complete)
-	fmt.Fprintf(w, "findings  %d: %d certain, %d possible\n", r.Findings, r.Certain, r.Possible)
-	if len(r.Causes) > 0 {
-		fmt.Fprintf(w, "causes    %s\n", counted(r.Causes))
-	}
-	if len(r.States) > 0 {
-		fmt.Fprintf(w, "states    %s\n", counted(r.States))
-	}
-	if len(r.Repairs) > 0 {
-		fmt.Fprintf(w, "repairs   %s\n", counted(r.Repairs))
-	}
-	if r.DryRun {
-		fmt.Fprintln(w, "dry run   nothing was repaired; --apply repairs")
-	}
-	for _, s := range r.Switches {
-		fmt.Fprintf(w, "switch    version %d on %s, %s to %s: %d grants, %d bypassed (%s)\n", s.Version, s.Chain, stamp(s.From), stamp(s.To), s.Grants, s.Bypass, s.Reason)
-	}
-}
-
-// counted writes a map of counts, by name.
-func counted[K ~string](m map[K]int) string {
-	var all []string
-	for _, k := range slices.Sorted(maps.Keys(m)) {
-		all = append(all, fmt.Sprintf("%s %d", k, m[k]))
-	}
-	return strings.Join(all, ", ")
 }
 
 func joined[T ~string](words []T) string {
