@@ -7,6 +7,7 @@ import (
 
 	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/audit"
+	"github.com/tierlock/tierlock/degrade"
 )
 
 // events are reused: a Recorder copies what it takes, so a grant and its end cost no
@@ -32,11 +33,11 @@ func (c *Chain) record(ctx context.Context, r *request, l *Lock, deadline time.T
 	}
 	ev := c.gw.events.get()
 	defer c.gw.events.put(ev)
-	ttl, maxHold := l.ttl, time.Duration(0)
+	var maxHold time.Duration
 	if l.renewable() {
 		maxHold = c.policy.MaxHold
 	}
-	*ev = audit.Acquired(l.grant, ttl, maxHold) // nobody else writes the grant yet
+	*ev = audit.Acquired(l.grant, l.ttl, maxHold) // nobody else writes the grant yet
 	l.fill(ev)
 	if !c.policy.Audit.Waits(l.tier) {
 		c.gw.audit.Note(ev)
@@ -72,19 +73,25 @@ func (l *Lock) recordEnd(how audit.How, outcome audit.Work, at time.Time) {
 
 // fill adds what the grant itself does not say.
 func (l *Lock) fill(ev *audit.Event) {
-	ev.ClockError = time.Duration(l.chain.store.clockError.Load())
 	ev.Reason = l.reason
 	ev.OnFull = l.chain.policy.Audit.OnFull
-	if l.order != nil {
-		ev.Switch = audit.Switch{Version: l.order.Version, Reason: l.order.Reason}
+	l.chain.fill(ev, l.order, l.business)
+}
+
+// fill adds what every event of the chain tells: how far the clock may be off, the order
+// in force and the work, if there are any.
+func (c *Chain) fill(ev *audit.Event, order *degrade.Order, business *audit.Business) {
+	ev.ClockError = time.Duration(c.store.clockError.Load())
+	if order != nil {
+		ev.Switch = audit.Switch{Version: order.Version, Reason: order.Reason}
 	}
-	if l.business != nil {
-		ev.Business = *l.business
+	if business != nil {
+		ev.Business = *business
 	}
 }
 
 // noteOptimistic writes down an answer without a lock: a point in time, or, where Do ran
-// the caller's work, the span of it and how it ended.
+// the caller's work and knows how it ended, the span of it from at until now.
 func (c *Chain) noteOptimistic(r *request, reason tierlock.Reason, outcome audit.Work, at time.Time) {
 	if !c.policy.Audit.Records(tierlock.Optimistic) {
 		return
@@ -92,13 +99,7 @@ func (c *Chain) noteOptimistic(r *request, reason tierlock.Reason, outcome audit
 	ev := c.gw.events.get()
 	defer c.gw.events.put(ev)
 	*ev = audit.Optimistic(c.name, r.key, r.id, reason, outcome, at)
-	ev.ClockError = time.Duration(c.store.clockError.Load())
-	if r.order != nil {
-		ev.Switch = audit.Switch{Version: r.order.Version, Reason: r.order.Reason}
-	}
-	if r.business != nil {
-		ev.Business = *r.business
-	}
+	c.fill(ev, r.order, r.business)
 	if outcome != audit.Unknown {
 		ev.EndedAt = at.Add(time.Since(at))
 	}
