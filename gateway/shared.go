@@ -52,13 +52,11 @@ func (c *Chain) unanswered(ctx context.Context, r *request, deadline time.Time, 
 	if f.InDoubt {
 		c.gw.ledger.add(c.inDoubt(r, deadline))
 	}
-	switch f.Reason {
-	case tierlock.ReasonCanceled:
+	timeout := f.Reason == tierlock.ReasonAttempt
+	switch {
+	case f.Reason == tierlock.ReasonCanceled, timeout && canceled(ctx, time.Now()):
 		return nil, r.because(tierlock.ReasonCanceled, cause), false
-	case tierlock.ReasonAttempt:
-		if canceled(ctx, time.Now()) {
-			return nil, r.because(tierlock.ReasonCanceled, cause), false
-		}
+	case timeout:
 		return nil, r.because(tierlock.ReasonAttempt, cause), false
 	}
 	return nil, r.because(f.Reason, cause), true
