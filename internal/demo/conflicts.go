@@ -3,7 +3,6 @@
 package demo
 
 import (
-	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/examples/order"
 	"github.com/tierlock/tierlock/reconcile"
 )
@@ -70,11 +69,12 @@ func possible(f reconcile.Finding, byRef map[ref]*hold) bool {
 	return len(overlaps(members, func(h *hold) span { return h.outer }, 0)) > 0
 }
 
-// strongOverlaps counts the pairs of holds of the strong chain that were inside at once.
+// strongOverlaps counts the pairs of holds of the strong chain that were inside at once,
+// whatever their tier: one below shared would be a fault already, and must not hide.
 func strongOverlaps(holds []*hold) int {
 	var strong []*hold
 	for _, h := range holds {
-		if h.chain == order.Chain && h.tier == tierlock.Shared {
+		if h.chain == order.Chain {
 			strong = append(strong, h)
 		}
 	}

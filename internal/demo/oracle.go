@@ -26,7 +26,6 @@ type oracle struct {
 type hold struct {
 	key   tierlock.Key
 	id    tierlock.RequestID
-	tier  tierlock.Tier
 	chain string
 	outer span         // before the call … after Unlock
 	from  int64        // of the inner span: after the grant was in hand
@@ -82,7 +81,7 @@ func (c *call) locked() bool {
 // watch notes that the caller is inside until the returned function is called, or until
 // ctx, the lock's own context, ends: from then on it is not the lock's business any more.
 func (o *oracle) watch(ctx context.Context, g tierlock.Grant) (leave func()) {
-	h := &hold{key: g.Key, id: g.RequestID, tier: g.Tier, chain: g.Chain, from: o.now()}
+	h := &hold{key: g.Key, id: g.RequestID, chain: g.Chain, from: o.now()}
 	if c, ok := ctx.Value(callKey{}).(*call); ok {
 		c.mu.Lock()
 		c.holds = append(c.holds, h)

@@ -165,17 +165,17 @@ func TestFindingsAreHeldAgainstTheOracle(t *testing.T) {
 	}
 }
 
-func TestOnlySharedHoldsOfTheStrongChainMustNotOverlap(t *testing.T) {
+func TestHoldsOfTheStrongChainMustNotOverlap(t *testing.T) {
 	k := key(t, "k")
-	strong := func(chain string, tier tierlock.Tier) *hold {
+	of := func(chain string) *hold {
 		h := held(k, 0, time.Second)
-		h.chain, h.tier = chain, tier
+		h.chain = chain
 		return h
 	}
-	if n := strongOverlaps([]*hold{strong("order", tierlock.Shared), strong("order", tierlock.Shared)}); n != 1 {
+	if n := strongOverlaps([]*hold{of("order"), of("order")}); n != 1 {
 		t.Errorf("%d overlaps of two strong holds", n)
 	}
-	if n := strongOverlaps([]*hold{strong("order", tierlock.Shared), strong("coupon", tierlock.Shared), strong("coupon", tierlock.Bypass)}); n != 0 {
+	if n := strongOverlaps([]*hold{of("order"), of("coupon"), of("coupon")}); n != 0 {
 		t.Errorf("%d overlaps of one strong hold", n)
 	}
 }
