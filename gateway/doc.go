@@ -5,7 +5,8 @@
 // It is not where a tier is chosen (package degrade), where health is felt (breaker),
 // where a lock is kept (the stores, localfallback) or where holds are written down (audit).
 //
-// A request reads top to bottom in acquire.go. What keeps a lock once it is held is in
-// watchdog.go and lease.go; what gives it back, in release.go and settle.go; how an
+// A request comes in through chain.go, waits in wait.go, and is one attempt at a time in
+// acquire.go, which sends it to shared.go or standin.go. What keeps a lock once it is held
+// is in watchdog.go and lease.go; what gives it back, in release.go and settle.go; how an
 // operator's order reaches a request, in apply.go.
 package gateway

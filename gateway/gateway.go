@@ -117,7 +117,7 @@ func (g *Gateway) follow(ctx context.Context, cfg Config) {
 	}
 }
 
-// Chain returns the flow of that name, or ErrInvalid that lists those there are.
+// Chain returns the flow of that name, or ErrInvalid, which lists those there are.
 func (g *Gateway) Chain(name string) (*Chain, error) {
 	if c := g.chains[name]; c != nil {
 		return c, nil

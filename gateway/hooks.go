@@ -14,7 +14,7 @@ import (
 // several together.
 type Hooks struct {
 	Acquired func(AcquireInfo) // once for every call that got a verdict, whatever it was
-	Released func(ReleaseInfo) // once for every Unlock of a lock in hand, and every lock that ran out
+	Released func(ReleaseInfo) // once for every lock that was handed out, at its end: given back, lost or run out
 	Renewed  func(RenewInfo)   // once for every renewal of one lock, the watchdog's included
 	Lost     func(LostInfo)    // a lock ended before its holder gave it back
 	Stepped  func(StepInfo)    // the health of a target changed for a chain; in order per chain and target
@@ -58,7 +58,8 @@ type (
 	}
 	// StepInfo tells of one change of health.
 	StepInfo struct {
-		Chain, Target string
+		Chain  string
+		Target string // empty on a store without parts
 		degrade.Transition
 	}
 	// OrderInfo tells of one change of an order.

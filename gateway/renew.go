@@ -11,7 +11,9 @@ import (
 // Renew extends the lock to ttl from now: 1 s to 10 min, whole milliseconds. It never
 // shortens, never moves the hard end of a local lock or max_hold, and never revives a lock
 // that is over. The watchdog does it unasked, with the lock's own ttl, unless the lock was
-// taken [WithoutRenew]. ErrLost tells that the lock is no longer held.
+// taken [WithoutRenew]. ErrLost tells that the lock is no longer held; ErrInvalid, that
+// ttl breaks a rule; any other error, that there was no answer within the policy's
+// attempt, and that the lock ends when it would have.
 func (l *Lock) Renew(ctx context.Context, ttl time.Duration) error {
 	if l == nil {
 		return tierlock.ErrLost

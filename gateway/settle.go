@@ -39,7 +39,7 @@ type ledger struct {
 	mu      sync.Mutex
 	room    int              // for entries
 	entries map[owner]*entry // guarded by mu
-	due     queue[*entry]    // those that are not out; guarded by mu
+	due     queue[*entry]    // those that wait to be sent, or sent again; guarded by mu
 	out     int              // releases of this round under way; guarded by mu
 	round   int              // hurries so far; guarded by mu
 	full    atomic.Int64     // entries that found no room
