@@ -30,7 +30,7 @@ func newFlips(start time.Time, tell func(Flip)) *flips {
 	return &flips{start: start, tell: tell, poke: make(chan struct{}, 1), at: map[[2]string]place{}}
 }
 
-func (f *flips) nudge(string) {
+func (f *flips) nudge() {
 	select {
 	case f.poke <- struct{}{}:
 	default:

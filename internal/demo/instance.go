@@ -61,8 +61,8 @@ type scene struct {
 	seams     Seams
 	oracle    *oracle
 	ledger    *ledger
-	nudge     func(instance string) // called when a chain may have flipped
-	served    atomic.Int64          // holds so far
+	nudge     func()       // called when a chain may have flipped
+	served    atomic.Int64 // holds so far
 	log       *slog.Logger
 }
 
@@ -143,8 +143,8 @@ func (sc *scene) hooks(in *instance) gateway.Hooks {
 				in.asked.granted(info.Grant.RequestID)
 			}
 		},
-		Stepped: func(gateway.StepInfo) { sc.nudge(in.name) },
-		Ordered: func(gateway.OrderInfo) { sc.nudge(in.name) },
+		Stepped: func(gateway.StepInfo) { sc.nudge() },
+		Ordered: func(gateway.OrderInfo) { sc.nudge() },
 	}
 }
 

@@ -17,7 +17,6 @@ func TestTheStoryOnRealServers(t *testing.T) {
 		redis: servers.Redis(t).Addr(), kafka: servers.Kafka(t).Addr(), nacos: servers.Nacos(t).Addr(), dsn: servers.Postgres(t).DSN(),
 	}
 	timetable := quick()
-	timetable.Name = "real and quick"
 	timetable.Switch, timetable.StillDown = 9*time.Second, 3*time.Second
 	r := tellQuietly(t, o, timetable, Seams{})
 	if !r.OK {

@@ -27,7 +27,6 @@ import (
 // quick is the story in at most 15 s.
 func quick() Timetable {
 	t := Embedded()
-	t.Name = "quick"
 	t.Normal, t.Slow, t.Saturated, t.Relief = time.Second, 1200*time.Millisecond, 2800*time.Millisecond, 600*time.Millisecond
 	t.Down, t.Switch, t.StillDown, t.Back = 1300*time.Millisecond, 2500*time.Millisecond, time.Second, time.Second
 	t.SaturateIn, t.RelaxIn, t.RampEvery = 400*time.Millisecond, 300*time.Millisecond, 100*time.Millisecond

@@ -7,8 +7,6 @@ import "time"
 // Timetable is how long each part of the story takes and what the product's own times are
 // shortened to for it. The summary prints every shortened one.
 type Timetable struct {
-	Name string
-
 	Normal    time.Duration
 	Slow      time.Duration
 	Saturated time.Duration // the wire fills in it, and the chains step down after SaturateIn
@@ -47,7 +45,6 @@ type Timetable struct {
 // Embedded is the story for a person to watch: under 45 s, everything in this process.
 func Embedded() Timetable {
 	return Timetable{
-		Name:   "embedded",
 		Normal: 5 * time.Second, Slow: 5 * time.Second, Saturated: 6 * time.Second, Relief: time.Second, Down: 5 * time.Second,
 		Switch: 8 * time.Second, StillDown: 4 * time.Second, Back: 4 * time.Second, Repair: 12 * time.Second, Slack: 2 * time.Second,
 		SlowBy: 300 * time.Millisecond, FillBy: 80 * time.Millisecond,
@@ -62,7 +59,6 @@ func Embedded() Timetable {
 // so its switch lies longer.
 func Real() Timetable {
 	t := Embedded()
-	t.Name = "real servers"
 	t.Switch, t.StillDown, t.Back, t.Repair, t.Slack = 16*time.Second, 8*time.Second, 6*time.Second, 20*time.Second, 8*time.Second
 	return t
 }
