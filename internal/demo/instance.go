@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -185,10 +186,11 @@ func (in *instance) close(ctx context.Context) error {
 	return errors.Join(in.closeGateway(ctx), closeAll(ctx, &in.logClosers))
 }
 
+// closeAll calls and forgets closers, the last first.
 func closeAll(ctx context.Context, closers *[]func(context.Context) error) error {
 	var errs []error
-	for i := len(*closers) - 1; i >= 0; i-- {
-		errs = append(errs, (*closers)[i](ctx))
+	for _, end := range slices.Backward(*closers) {
+		errs = append(errs, end(ctx))
 	}
 	*closers = nil
 	return errors.Join(errs...)

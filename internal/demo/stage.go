@@ -84,14 +84,7 @@ func setStage(ctx context.Context, o options, log *slog.Logger) (s *stage, err e
 func (s *stage) onClose(f func(context.Context) error) { s.closers = append(s.closers, f) }
 
 // close ends what was started, the last first.
-func (s *stage) close(ctx context.Context) error {
-	var errs []error
-	for i := len(s.closers) - 1; i >= 0; i-- {
-		errs = append(errs, s.closers[i](ctx))
-	}
-	s.closers = nil
-	return errors.Join(errs...)
-}
+func (s *stage) close(ctx context.Context) error { return closeAll(ctx, &s.closers) }
 
 func (s *stage) startRedis(o options, log *slog.Logger) error {
 	s.redis, s.names["redis"] = o.redis, "Redis at "+o.redis
