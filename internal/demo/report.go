@@ -13,8 +13,8 @@ import (
 // Report is what the story came to: `--output json` prints it as one object.
 type Report struct {
 	// OK is true only when nothing was missing, unknown, missed, falsely accused, sold or
-	// claimed once too often after repair, left behind, or let through stale, no strong
-	// holds overlapped, and every tier served.
+	// claimed once too often after repair, left behind, or let through stale; no strong
+	// holds overlapped; stale writes were tried; and every tier served.
 	OK       bool    `json:"ok"`
 	Requests int64   `json:"requests"` // calls that got a verdict
 	Seconds  float64 `json:"seconds"`
@@ -86,7 +86,7 @@ type BusinessReport struct {
 	OverLimitBefore int64 `json:"coupons_over_limit_before"`
 	OverLimitAfter  int64 `json:"coupons_over_limit_after"`
 	StockNegative   int64 `json:"stock_negative"`
-	DuplicateOrders int64 `json:"duplicate_orders"` // pieces sold that no order accounts for
+	DuplicateOrders int64 `json:"duplicate_orders"` // pieces that left the stock without an order, and orders that took none
 }
 
 // Policy is the part of a chain's policy that the story depends on.

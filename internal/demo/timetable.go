@@ -5,7 +5,7 @@ package demo
 import "time"
 
 // Timetable is how long each part of the story takes and what the product's own times are
-// shortened to for it. The summary prints every shortened one.
+// shortened to for it. The story prints every shortened one at its start.
 type Timetable struct {
 	Normal    time.Duration
 	Slow      time.Duration
