@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"errors"
+	"strconv"
 	"sync"
 	"time"
 
@@ -62,6 +63,8 @@ func (g *Gateway) putInForce(d switchcfg.Document, now time.Time) ([]OrderInfo, 
 	}
 	return changes, nil
 }
+
+func utoa(v uint64) string { return strconv.FormatUint(v, 10) }
 
 // breakGlass refuses, all at once, the strong chains that d would put below shared.
 func (g *Gateway) breakGlass(d switchcfg.Document) error {

@@ -23,8 +23,8 @@ type Lock struct {
 	chain    *Chain
 	by       *granter
 	ladder   *ladder
-	hash     uint64 // of the key
-	tier     tierlock.Tier
+	hash     uint64          // of the key
+	tier     tierlock.Tier   // with the three below in one word: it keeps a Lock in the 448 byte size class
 	recorded bool            // has an acquire event; set before anybody else sees the lock
 	unlocked bool            // Unlock was called; guarded by mu
 	ready    bool            // may be found in the registry; guarded by its shard
@@ -37,14 +37,14 @@ type Lock struct {
 	work     <-chan struct{} // closed when the ctx it was taken under has ended; nil: never
 
 	mu      sync.Mutex
-	grant   tierlock.Grant // guarded by mu: ExpiresAt moves with renewals; key, request id and AcquiredAt stay
-	until   time.Time      // the store does not grant to another before; guarded by mu
-	asked   time.Time      // the farthest end that the holder's own renewals asked for; guarded by mu
-	how     audit.How      // empty while live; guarded by mu
-	cause   error          // why the contexts ended; guarded by mu
-	outcome audit.Work     // guarded by mu
-	bound   []context.CancelCauseFunc
-	timer   *time.Timer // of the contexts, at ExpiresAt; guarded by mu
+	grant   tierlock.Grant            // guarded by mu: ExpiresAt moves with renewals; key, request id and AcquiredAt stay
+	until   time.Time                 // the store does not grant to another before; guarded by mu
+	asked   time.Time                 // the farthest end that the holder's own renewals asked for; guarded by mu
+	how     audit.How                 // empty while live; guarded by mu
+	cause   error                     // why the contexts ended; guarded by mu
+	outcome audit.Work                // guarded by mu
+	bound   []context.CancelCauseFunc // of the contexts; guarded by mu
+	timer   *time.Timer               // of the contexts, at ExpiresAt; guarded by mu
 
 	prev, next *Lock // in the registry; guarded by its shard
 	slot       slot  // in the watchdog; guarded by its mutex

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/tierlock/tierlock"
@@ -123,4 +124,12 @@ func canceled(ctx context.Context, now time.Time) bool {
 	}
 	d, ok := ctx.Deadline()
 	return ok && !now.Before(d)
+}
+
+// faultReason is why a backend did not answer; one that breaks its contract is broken.
+func faultReason(err error) tierlock.Reason {
+	if f, ok := errors.AsType[*tierlock.Fault](err); ok {
+		return f.Reason
+	}
+	return tierlock.ReasonBroken
 }

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/tierlock/tierlock"
@@ -64,11 +63,4 @@ func (c *Chain) heldShared(r *request) *tierlock.Error {
 		return nil
 	}
 	return r.wasHeld(now, tierlock.Answer{Status: tierlock.Held, Remaining: until.Sub(now)}, nil)
-}
-
-func faultReason(err error) tierlock.Reason {
-	if f, ok := errors.AsType[*tierlock.Fault](err); ok {
-		return f.Reason
-	}
-	return tierlock.ReasonBroken
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/tierlock/tierlock"
@@ -126,5 +125,3 @@ func hashPolicies(chains map[string]Policy) (string, error) {
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:8]), nil
 }
-
-func utoa(v uint64) string { return strconv.FormatUint(v, 10) }

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	watchStep  = 10 * time.Millisecond // what is due together is done together: one renewal for many locks
-	renewBatch = 512                   // locks in one Renew
+	watchStep = 10 * time.Millisecond // what is due together is done together: one renewal for many locks
+	renewMost = 512                   // locks in one Renew
 )
 
 // watchdog keeps locks: one goroutine and one heap for all of them, so that ten thousand
@@ -210,7 +210,7 @@ func (w *watchdog) send() {
 func (w *watchdog) renewAll(ctx context.Context, kind renewal, b *renewalBatch) {
 	for {
 		w.mu.Lock()
-		n := min(len(b.locks), renewBatch)
+		n := min(len(b.locks), renewMost)
 		locks := append([]*Lock(nil), b.locks[:n]...)
 		if b.locks = b.locks[n:]; len(b.locks) == 0 {
 			b.locks = nil
