@@ -13,6 +13,7 @@ import (
 
 	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/switchcfg"
+	"github.com/tierlock/tierlock/switchcfg/nacossource"
 )
 
 // operator pushes switch documents the way a person would: into the file, or into Nacos
@@ -23,8 +24,6 @@ type operator struct {
 	nacos  string // empty: the file it is
 	dataID string
 }
-
-const switchGroup = "TIERLOCK"
 
 // bypassUntil is what a person on call would write.
 func bypassUntil(until time.Time) switchcfg.Directive {
@@ -41,7 +40,7 @@ func (o operator) push(ctx context.Context, doc switchcfg.Document) error {
 	for name, d := range doc.Chains {
 		fmt.Fprintf(&b, "  %s: {mode: %s, until: %s, reason: %q, by: %q}\n", name, d.Mode, d.Until.UTC().Format(time.RFC3339Nano), d.Reason, d.By)
 	}
-	return o.post(ctx, http.MethodPost, url.Values{"content": {b.String()}, "type": {"yaml"}})
+	return o.ask(ctx, http.MethodPost, url.Values{"content": {b.String()}, "type": {"yaml"}})
 }
 
 // forget takes the demo's document out of Nacos again.
@@ -49,12 +48,13 @@ func (o operator) forget(ctx context.Context) error {
 	if o.nacos == "" {
 		return nil
 	}
-	return o.post(ctx, http.MethodDelete, url.Values{})
+	return o.ask(ctx, http.MethodDelete, url.Values{})
 }
 
-func (o operator) post(ctx context.Context, method string, form url.Values) error {
+// ask sends one request about the demo's document to Nacos.
+func (o operator) ask(ctx context.Context, method string, form url.Values) error {
 	form.Set("dataId", o.dataID)
-	form.Set("group", switchGroup)
+	form.Set("group", nacossource.DefaultGroup)
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	at := "http://" + o.nacos + "/nacos/v1/cs/configs"
@@ -69,12 +69,12 @@ func (o operator) post(ctx context.Context, method string, form url.Values) erro
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return fmt.Errorf("push the switch to nacos: %w", err)
+		return fmt.Errorf("switch in nacos, %s: %w", method, err)
 	}
 	defer res.Body.Close()
 	text, _ := io.ReadAll(io.LimitReader(res.Body, 512))
 	if res.StatusCode != http.StatusOK {
-		return fmt.Errorf("push the switch to nacos: %s: %s", res.Status, text)
+		return fmt.Errorf("switch in nacos, %s: %s: %s", method, res.Status, text)
 	}
 	return nil
 }
