@@ -202,11 +202,10 @@ func classDefaults(text []byte) map[string]gateway.Policy {
 	defaults := make(map[string]gateway.Policy, len(classes.Chains))
 	for name, c := range classes.Chains {
 		p := gateway.Weak("", 0)
-		p.Ladder.Class = 0
 		if c.Class == degrade.ClassStrong.String() {
 			p = gateway.Strong("", 0)
-			p.Ladder.Class = 0
 		}
+		p.Ladder.Class = 0 // the second reading sets it, or finds it missing
 		defaults[name] = p
 	}
 	return defaults
