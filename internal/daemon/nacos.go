@@ -84,7 +84,7 @@ func (n *nacos) Watch(ctx context.Context, wake func()) error {
 	}
 }
 
-// Close implements io.Closer with a deadline.
+// Close ends the source, if it was ever opened, inside ctx.
 func (n *nacos) Close(ctx context.Context) error {
 	n.mu.Lock()
 	source := n.source
