@@ -72,9 +72,13 @@ func TestFlagsOfAReplay(t *testing.T) {
 
 func TestBadFlagsEndWithCode2(t *testing.T) {
 	var stdout, stderr bytes.Buffer
-	for _, args := range [][]string{{"--nonsense"}, {"--redis", "x"}} {
+	for _, args := range [][]string{{"--nonsense"}, {"--redis", "nonsense"}} {
+		stderr.Reset()
 		if code := Run(t.Context(), args, &stdout, &stderr); code != 2 {
 			t.Errorf("%v: exit code %d, want 2", args, code)
+		}
+		if n := strings.Count(stderr.String(), "nonsense"); n != 1 {
+			t.Errorf("%v: told %d times:\n%s", args, n, &stderr)
 		}
 	}
 	if code := Run(t.Context(), []string{"-h"}, &stdout, &stderr); code != 0 {

@@ -10,6 +10,8 @@ import (
 	"io"
 	"log/slog"
 	"os"
+
+	"github.com/tierlock/tierlock"
 )
 
 // Run is `tierlock demo`: it reads args, tells the story and prints what it came to. It
@@ -24,8 +26,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, embedded,
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		return 0
-	case err != nil:
+	case errors.Is(err, tierlock.ErrInvalid):
 		fmt.Fprintln(stderr, err)
+		return 2
+	case err != nil: // package flag has said why, above the usage
 		return 2
 	}
 	out, timetable := stdout, embedded
