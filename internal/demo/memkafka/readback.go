@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -16,11 +17,11 @@ func Count(ctx context.Context, brokers []string, topic string) (n int64, err er
 		return 0, fmt.Errorf("count %s: %w", topic, err)
 	}
 	defer client.Close()
-	first, err := offsets(ctx, client, topic, -2)
+	first, err := offsets(ctx, client, topic, earliest)
 	if err != nil {
 		return 0, err
 	}
-	ends, err := offsets(ctx, client, topic, -1)
+	ends, err := offsets(ctx, client, topic, latest)
 	for p, end := range ends {
 		n += end - first[p]
 	}
@@ -36,11 +37,11 @@ func ReadAll(ctx context.Context, brokers []string, topic string, fn func(partit
 		return fmt.Errorf("read back %s: %w", topic, err)
 	}
 	defer client.Close()
-	first, err := offsets(ctx, client, topic, -2)
+	first, err := offsets(ctx, client, topic, earliest)
 	if err != nil {
 		return err
 	}
-	ends, err := offsets(ctx, client, topic, -1)
+	ends, err := offsets(ctx, client, topic, latest)
 	if err != nil {
 		return err
 	}
@@ -76,7 +77,14 @@ func ReadAll(ctx context.Context, brokers []string, topic string, fn func(partit
 	return nil
 }
 
-// offsets asks for each partition's offset at a special time: -2 first, -1 next to write.
+// The times at which Kafka answers with the first offset, and with the next to be written.
+const (
+	earliest = -2
+	latest   = -1
+)
+
+// offsets asks for each partition's offset at a time. A partition that cannot tell is an
+// error: taken for empty, its events would count as lost.
 func offsets(ctx context.Context, client *kgo.Client, topic string, at int64) (map[int32]int64, error) {
 	meta := kmsg.NewPtrMetadataRequest()
 	mt := kmsg.NewMetadataRequestTopic()
@@ -108,6 +116,9 @@ func offsets(ctx context.Context, client *kgo.Client, topic string, at int64) (m
 		}
 		for _, t := range shard.Resp.(*kmsg.ListOffsetsResponse).Topics {
 			for _, p := range t.Partitions {
+				if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
+					return nil, fmt.Errorf("read back %s, partition %d: %w", topic, p.Partition, err)
+				}
 				out[p.Partition] = p.Offset
 			}
 		}
