@@ -1,0 +1,184 @@
+package gateway_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/audit"
+	"github.com/tierlock/tierlock/gateway"
+)
+
+func TestWatchdogRenewsWhileHeld(t *testing.T) {
+	p := strong()
+	p.TTL = 15 * time.Second
+	bubble(t, p, func(t *testing.T, k one) {
+		kept, left := k.must("kept"), k.must("left", gateway.WithoutRenew())
+		ctx := kept.Context(t.Context())
+		time.Sleep(2 * time.Minute)
+		if ok, err := kept.IsHeld(t.Context()); !ok || err != nil || ctx.Err() != nil {
+			t.Errorf("kept: held %v, %v, ctx %v", ok, err, ctx.Err())
+		}
+		if ok, _ := left.IsHeld(t.Context()); ok {
+			t.Error("the lock without renewal is still held")
+		}
+		if n := k.Store.Counts().Renew; n < 20 || n > 32 {
+			t.Errorf("%d renewals in two minutes at a third of 15 s", n)
+		}
+		if err := kept.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+		before := k.Store.Counts().Renew
+		time.Sleep(time.Minute)
+		if after := k.Store.Counts().Renew; after != before {
+			t.Errorf("renewed %d times after Unlock", after-before)
+		}
+	})
+}
+
+func TestWatchdogFindsALostLock(t *testing.T) {
+	var hook heard[gateway.LostInfo]
+	p := strong()
+	p.TTL = 15 * time.Second
+	bubble(t, p, func(t *testing.T, k one) {
+		l := k.must("a")
+		ctx := l.Context(t.Context())
+		k.Store.Lose("biz:c:lock:a")
+		began := time.Now()
+		<-ctx.Done()
+		if took := time.Since(began); took > 5500*time.Millisecond {
+			t.Errorf("noticed after %v, want by the next renewal", took)
+		}
+		if !errors.Is(context.Cause(ctx), tierlock.ErrLost) {
+			t.Errorf("cause %v", context.Cause(ctx))
+		}
+		synctest.Wait()
+		evs := k.Audit.Of(l.Grant().RequestID)
+		if len(evs) != 2 || evs[1].How != audit.Lost {
+			t.Errorf("events %+v", evs)
+		}
+		if lost := hook.told(); len(lost) != 1 || lost[0].Grant.Key != l.Grant().Key {
+			t.Errorf("hooks heard %+v", lost)
+		}
+		other := k.must("a")
+		if err := l.Unlock(t.Context()); !errors.Is(err, tierlock.ErrLost) {
+			t.Errorf("unlock: %v, want ErrLost", err)
+		}
+		if ok, _ := other.IsHeld(t.Context()); !ok {
+			t.Error("the loser's unlock took the next holder's lock")
+		}
+		_ = other.Unlock(t.Context())
+	}, gateway.Hooks{Lost: hook.hear})
+}
+
+func TestWatchdogSurvivesAShortOutage(t *testing.T) {
+	p := strong()
+	p.TTL = 15 * time.Second
+	bubble(t, p, func(t *testing.T, k one) {
+		l := k.must("a")
+		ctx := l.Context(t.Context())
+		time.Sleep(4 * time.Second)
+		k.Store.Down(true)
+		time.Sleep(8 * time.Second) // past one renewal
+		k.Store.Down(false)
+		time.Sleep(20 * time.Second)
+		if ctx.Err() != nil {
+			t.Errorf("lost though the store was back inside the lease: %v", context.Cause(ctx))
+		}
+		if err := l.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestMaxHoldEndsTheHandleButNotTheKey(t *testing.T) {
+	p := strong()
+	p.TTL, p.MaxHold = 15*time.Second, time.Minute
+	bubble(t, p, func(t *testing.T, k one) {
+		l := k.must("a")
+		ctx := l.Context(t.Context())
+		<-ctx.Done()
+		synctest.Wait() // contexts end first, the trail hears of it next
+		if took := time.Since(l.Grant().AcquiredAt); took < p.MaxHold || took > p.MaxHold+50*time.Millisecond {
+			t.Errorf("ended after %v", took)
+		}
+		if !errors.Is(context.Cause(ctx), tierlock.ErrLost) {
+			t.Errorf("cause %v", context.Cause(ctx))
+		}
+		if k.Store.Keys() != 1 {
+			t.Error("the key was freed while the work may still be winding up")
+		}
+		if _, v := k.ask("a"); v.Outcome != tierlock.Failure {
+			t.Errorf("another got the key: %+v", v)
+		}
+		if err := l.Unlock(t.Context()); !errors.Is(err, tierlock.ErrLost) {
+			t.Errorf("unlock: %v", err)
+		}
+		if k.Store.Keys() != 0 {
+			t.Error("the unlock left the key")
+		}
+		if evs := k.Audit.Of(l.Grant().RequestID); len(evs) != 2 || evs[1].How != audit.Forced {
+			t.Errorf("events %+v", evs)
+		}
+	})
+}
+
+func TestAnAbandonedLockIsNotRenewed(t *testing.T) {
+	p := strong()
+	p.TTL = 15 * time.Second
+	bubble(t, p, func(t *testing.T, k one) {
+		ctx, cancel := context.WithCancel(t.Context())
+		l, err := k.TryLock(ctx, "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Second)
+		cancel()
+		time.Sleep(30 * time.Second)
+		if k.Store.Keys() != 0 || k.Status().Chains[0].Live != 0 {
+			t.Errorf("%d keys, %d live locks", k.Store.Keys(), k.Status().Chains[0].Live)
+		}
+		evs := k.Audit.Of(l.Grant().RequestID)
+		if len(evs) != 2 || evs[1].How != audit.Expired || !evs[1].EndedAt.Equal(l.Grant().ExpiresAt) {
+			t.Errorf("events %+v, want an end at ExpiresAt", evs)
+		}
+	})
+}
+
+func TestTenThousandLocksCostNoGoroutines(t *testing.T) {
+	p := strong()
+	p.TTL = 15 * time.Second
+	bubble(t, p, func(t *testing.T, k one) {
+		before := runtime.NumGoroutine()
+		locks := make([]*gateway.Lock, 10_000)
+		for i := range locks {
+			locks[i] = k.must("held" + strconv.Itoa(i))
+			locks[i].Context(t.Context())
+		}
+		most := 0
+		for range 300 {
+			time.Sleep(100 * time.Millisecond)
+			most = max(most, runtime.NumGoroutine()-before)
+		}
+		if most >= 10 {
+			t.Errorf("%d goroutines more", most)
+		}
+		if n := k.Store.Keys(); n != len(locks) {
+			t.Errorf("%d of %d still held after two ttls", n, len(locks))
+		}
+		if n := k.Store.Counts().Renew; n > 10_000 {
+			t.Errorf("%d Renew calls: not batched", n)
+		}
+		for _, l := range locks {
+			_ = l.Unlock(t.Context())
+		}
+		if n := k.Store.Keys(); n != 0 {
+			t.Errorf("%d keys left", n)
+		}
+	})
+}
