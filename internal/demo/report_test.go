@@ -22,10 +22,9 @@ func good() *Report {
 }
 
 func TestOKIsTrueOnlyWhenNothingIsWrong(t *testing.T) {
-	if r := good(); true {
-		if r.judge(); !r.OK {
-			t.Fatalf("a good report is not ok: %v", r.faults())
-		}
+	fine := good()
+	if fine.judge(); !fine.OK {
+		t.Fatalf("a good report is not ok: %v", fine.faults())
 	}
 	for name, spoil := range map[string]func(*Report){
 		"missing event":   func(r *Report) { r.Audit.Missing = 1 },
