@@ -57,6 +57,9 @@ func (s *sleeper) take(ctx context.Context, in *instance) error {
 	return err
 }
 
+// asleep tells whether it got its lock, and so has something to oversleep.
+func (s *sleeper) asleep() bool { return s.lock != nil }
+
 // oversleep waits until the lock has ended by itself.
 func (s *sleeper) oversleep(ctx context.Context) error {
 	select {

@@ -206,6 +206,10 @@ func (s *story) relief(ctx context.Context, sl *sleeper) error {
 			break
 		}
 		if time.Since(began) > t.Relief+2*t.Slack || ctx.Err() != nil {
+			if s.replay != nil && ctx.Err() == nil { // a trace does not hold its breath; another round will do
+				s.view.say("the store stayed slow: nobody oversleeps in this round (%v)", err)
+				break
+			}
 			return fmt.Errorf("the holder that is to oversleep got no lock: %w", err)
 		}
 		pause(ctx, 50*time.Millisecond)
@@ -218,14 +222,16 @@ func (s *story) down(ctx context.Context, sl *sleeper) error {
 	s.part("down", "the connection is cut: coupons on the local lock, orders by version; the sleeper wakes up and writes")
 	began, was := time.Now(), s.ledger.tierCounts()
 	s.servers.proxy.Cut()
-	if err := sl.oversleep(ctx); err != nil {
-		return err
-	}
-	if err := s.overtake(ctx, sl, false); err != nil {
-		return err
-	}
-	if err := sl.writeOldVersion(ctx, s.in[0]); err != nil {
-		return err
+	if sl.asleep() {
+		if err := sl.oversleep(ctx); err != nil {
+			return err
+		}
+		if err := s.overtake(ctx, sl, false); err != nil {
+			return err
+		}
+		if err := sl.writeOldVersion(ctx, s.in[0]); err != nil {
+			return err
+		}
 	}
 	return s.spend(ctx, t.Down-time.Since(began), func() bool { return s.ledger.tierCounts().Local > was.Local })
 }
@@ -273,11 +279,13 @@ func (s *story) back(ctx context.Context, sl *sleeper) error {
 	s.part("back", "the switch has ended by itself: everything on the real lock; the sleeper tries its old token")
 	began := time.Now()
 	s.until(ctx, t.Back+t.Slack, s.flips.settled)
-	if err := s.overtake(ctx, sl, true); err != nil {
-		return err
-	}
-	if err := sl.writeOldToken(ctx, s.in[0]); err != nil {
-		return err
+	if sl.asleep() {
+		if err := s.overtake(ctx, sl, true); err != nil {
+			return err
+		}
+		if err := sl.writeOldToken(ctx, s.in[0]); err != nil {
+			return err
+		}
 	}
 	return s.spend(ctx, t.Back-time.Since(began), s.flips.settled)
 }
