@@ -31,28 +31,29 @@ func (s *Store) Acquire(ctx context.Context, req tierlock.Request) (tierlock.Ans
 	if req.NotAfter.IsZero() {
 		req.NotAfter = q.deadline
 	}
-	answer, server, err := s.acquire(q, req)
-	if answer.Status == tierlock.Late && server < s.clock.server(req.NotAfter) {
-		answer, _, err = s.acquire(q, req)
+	n := s.node(req.Key)
+	answer, server, err := n.acquire(q, req)
+	if answer.Status == tierlock.Late && server < n.clock.server(req.NotAfter) {
+		answer, _, err = n.acquire(q, req)
 	}
 	return answer, err
 }
 
 // acquire also tells what the server's clock showed, in Unix microseconds.
-func (s *Store) acquire(ctx context.Context, req tierlock.Request) (tierlock.Answer, int64, error) {
-	c := s.wanted(req)
-	r, err := read(c.run(ctx, s.acquires))
+func (n *node) acquire(ctx context.Context, req tierlock.Request) (tierlock.Answer, int64, error) {
+	c := n.wanted(req)
+	r, err := read(c.run(ctx, n.acquires))
 	if err != nil {
 		return tierlock.Answer{}, 0, err
 	}
-	s.learn(ctx, c.limit.sent, time.UnixMicro(r.now))
+	n.learn(ctx, c.limit.sent, time.UnixMicro(r.now))
 	return r.answer(c.limit.sent, req.TTL), r.now, nil
 }
 
 // wanted is the question that asks for req.
-func (s *Store) wanted(req tierlock.Request) *call {
+func (n *node) wanted(req tierlock.Request) *call {
 	c := newCall(&acquireScript, req.Hold)
-	c.limit.clock, c.limit.at = &s.clock, req.NotAfter
+	c.limit.clock, c.limit.at = &n.clock, req.NotAfter
 	if !req.Fenced {
 		c.words = append(c.words, &c.ttl, &c.limit)
 		return c

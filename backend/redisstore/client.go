@@ -24,22 +24,22 @@ const (
 // go-redis's default: nothing is sent twice (MaxRetries, a repeated SET NX meets itself);
 // nothing waits past the caller's deadline (ContextTimeoutEnabled, PoolTimeout); nothing
 // dials at New or after the caller has gone for long (MinIdleConns, DialerRetries).
-func (s *Store) client(size int) *redis.Client {
+func (n *node) client(size int) *redis.Client {
 	return redis.NewClient(&redis.Options{
-		Addr:                  s.cfg.Addrs[0],
-		Username:              s.cfg.Username,
-		Password:              s.cfg.Password,
-		DB:                    s.cfg.DB,
-		Dialer:                s.dials.dial,
-		OnConnect:             s.greet,
+		Addr:                  n.addr,
+		Username:              n.cfg.Username,
+		Password:              n.cfg.Password,
+		DB:                    n.cfg.DB,
+		Dialer:                n.dials.dial,
+		OnConnect:             n.greet,
 		MaxRetries:            -1,
 		ContextTimeoutEnabled: true,
 		ReadTimeout:           socketTimeout,
 		WriteTimeout:          socketTimeout,
-		DialTimeout:           s.cfg.Dial,
+		DialTimeout:           n.cfg.Dial,
 		DialerRetries:         1,
 		PoolSize:              size,
-		PoolTimeout:           s.cfg.Timeout / 2, // then the fault says saturated, not late
+		PoolTimeout:           n.cfg.Timeout / 2, // then the fault says saturated, not late
 		MaxConcurrentDials:    maxDials,
 		DisableIdentity:       true,
 		PipelinePoolSize:      -1,
@@ -53,7 +53,7 @@ func (s *Store) client(size int) *redis.Client {
 // learns the server's clock and identity and loads the scripts. A server that refuses any
 // of it (an ACL, a server still loading) will say so again to the question itself; only a
 // broken connection is an error here.
-func (s *Store) greet(ctx context.Context, c *redis.Conn) error {
+func (n *node) greet(ctx context.Context, c *redis.Conn) error {
 	var now *redis.TimeCmd
 	info := redis.NewStringCmd(ctx, "info", "server")
 	sent := time.Now()
@@ -67,19 +67,19 @@ func (s *Store) greet(ctx context.Context, c *redis.Conn) error {
 	if err != nil && !answered(err) {
 		return err
 	}
-	if s.clock.meet(runID(info.Val())) {
-		s.cfg.Logger.InfoContext(ctx, "redis is another process than before", slog.String("addr", s.cfg.Addrs[0]))
+	if n.clock.meet(runID(info.Val())) {
+		n.cfg.Logger.InfoContext(ctx, "redis is another process than before", slog.String("addr", n.addr))
 	}
 	if now.Err() == nil {
-		s.learn(ctx, sent, now.Val())
+		n.learn(ctx, sent, now.Val())
 	}
 	return nil
 }
 
 // learn takes in the server time of a reply to what was sent then. A step of that clock
 // weakens what every lock on this server promises, so it is told.
-func (s *Store) learn(ctx context.Context, sent, server time.Time) {
-	if s.clock.learn(sent, time.Now(), server) {
-		s.cfg.Logger.WarnContext(ctx, "redis clock was stepped: locks may end early or late", slog.String("addr", s.cfg.Addrs[0]))
+func (n *node) learn(ctx context.Context, sent, server time.Time) {
+	if n.clock.learn(sent, time.Now(), server) {
+		n.cfg.Logger.WarnContext(ctx, "redis clock was stepped: locks may end early or late", slog.String("addr", n.addr))
 	}
 }

@@ -25,7 +25,7 @@ func (s *Store) ask(ctx context.Context, operation *script, hold tierlock.Hold) 
 	}
 	defer q.end()
 	sent := time.Now()
-	r, err := read(newCall(operation, hold).run(q, s.control))
+	r, err := read(newCall(operation, hold).run(q, s.node(hold.Key).control))
 	if err != nil {
 		return tierlock.Answer{}, err
 	}
@@ -56,7 +56,7 @@ func (s *Store) Renew(ctx context.Context, holds []tierlock.Hold) ([]tierlock.An
 	}
 	sent := time.Now()
 	var first error
-	for i, cmd := range pipelined(q, s.control, calls) {
+	for i, cmd := range pipelined(q, s.node(holds[0].Key).control, calls) {
 		r, err := read(cmd)
 		if err == nil {
 			answers[i] = r.answer(sent, holds[i].TTL)

@@ -20,9 +20,10 @@ func (s *Store) Probe(ctx context.Context, _ string) error {
 		return err
 	}
 	defer q.end()
+	n := s.node(s.probe)
 	hold := tierlock.Hold{Key: s.probe, ID: tierlock.NewRequestID(), TTL: probeTTL}
-	cmds := pipelined(q, s.probes, []*call{
-		s.wanted(tierlock.Request{Hold: hold, NotAfter: q.deadline}),
+	cmds := pipelined(q, n.probes, []*call{
+		n.wanted(tierlock.Request{Hold: hold, NotAfter: q.deadline}),
 		newCall(&releaseScript, hold),
 	})
 	for _, cmd := range cmds {

@@ -1,10 +1,7 @@
 package redisstore
 
 import (
-	"errors"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/tierlock/tierlock"
 )
@@ -17,15 +14,8 @@ import (
 // wait ends at the deadline, which is at most Config.Timeout away.
 type Store struct {
 	cfg   Config
-	clock clock
-	dials dialer
 	probe tierlock.Key // of this Store alone, so that probes of two never meet
-
-	// Three pools: acquires that fill theirs cannot keep a lock from being given back, and
-	// neither of the two can keep a probe out.
-	acquires *redis.Client
-	control  *redis.Client
-	probes   *redis.Client
+	only  *node
 }
 
 // New connects to nothing: a Redis that cannot be reached shows in the first answers.
@@ -39,21 +29,16 @@ func New(cfg Config) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{cfg: cfg, probe: probe}
-	s.clock.start = time.Now()
-	s.dials.open(cfg)
-	s.acquires = s.client(cfg.PoolSize)
-	s.control = s.client(cfg.PoolSize)
-	s.probes = s.client(probeConns)
+	s.only = newNode(&s.cfg, cfg.Addrs[0])
 	return s, nil
 }
 
 // Close ends all connections and waits for those being made. Questions under way get a
 // fault.
-func (s *Store) Close() error {
-	err := errors.Join(s.acquires.Close(), s.control.Close(), s.probes.Close())
-	s.dials.close()
-	return err
-}
+func (s *Store) Close() error { return s.only.close() }
+
+// node is where questions about key go.
+func (s *Store) node(tierlock.Key) *node { return s.only }
 
 // Traits tells store redis, tier shared, scope cluster, tokens, and the pool as the wire.
 func (s *Store) Traits() tierlock.Traits {
@@ -66,9 +51,9 @@ func (s *Store) Traits() tierlock.Traits {
 
 // ClockError bounds how far this process's wall clock may be from the server's; ok is
 // false before the first reply.
-func (s *Store) ClockError() (bound time.Duration, ok bool) { return s.clock.wallError(time.Now()) }
+func (s *Store) ClockError() (bound time.Duration, ok bool) {
+	return s.only.clock.wallError(time.Now())
+}
 
 // Loose counts the connections being made that no caller waits for any more.
-func (s *Store) Loose(string) int {
-	return max(0, int(s.dials.pending.Load())-int(s.acquires.PoolStats().PendingRequests))
-}
+func (s *Store) Loose(string) int { return s.only.loose() }

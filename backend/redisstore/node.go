@@ -1,0 +1,46 @@
+package redisstore
+
+import (
+	"errors"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// node is one Redis server that grants: its address, the connections to it and what is
+// known of its clock.
+type node struct {
+	cfg   *Config // never changes
+	addr  string
+	clock clock
+	dials dialer
+
+	// Three pools: acquires that fill theirs cannot keep a lock from being given back, and
+	// neither of the two can keep a probe out.
+	acquires *redis.Client
+	control  *redis.Client
+	probes   *redis.Client
+}
+
+// newNode connects to nothing.
+func newNode(cfg *Config, addr string) *node {
+	n := &node{cfg: cfg, addr: addr}
+	n.clock.start = time.Now()
+	n.dials.open(*cfg)
+	n.acquires = n.client(cfg.PoolSize)
+	n.control = n.client(cfg.PoolSize)
+	n.probes = n.client(probeConns)
+	return n
+}
+
+// close ends all connections and waits for those being made.
+func (n *node) close() error {
+	err := errors.Join(n.acquires.Close(), n.control.Close(), n.probes.Close())
+	n.dials.close()
+	return err
+}
+
+// loose counts the connections being made that no caller waits for any more.
+func (n *node) loose() int {
+	return max(0, int(n.dials.pending.Load())-int(n.acquires.PoolStats().PendingRequests))
+}
