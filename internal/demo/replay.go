@@ -39,6 +39,7 @@ type replay struct {
 	done  chan struct{}      // closed when the last event has been served
 	count int                // events delivered; read after done
 	again int                // of them, delivered a second time; read after done
+	took  time.Duration      // from start until the last event had been served; read after done
 	err   error              // read after done
 }
 
@@ -121,12 +122,24 @@ func (r *replay) start(ctx context.Context) {
 			}
 		})
 	}
+	began := time.Now()
 	go func() { // halt waits for it
 		defer close(r.done)
 		_, r.err = trace.Replay(ctx, r.reader, r.window, func(ev trace.Event) { r.deliver(ctx, ev) })
 		close(r.queue)
 		r.work.Wait()
+		r.took = time.Since(began)
 	}()
+}
+
+// summary tells what the replay brought, and whether it kept the pace it was asked for:
+// nothing is left out, so what is served slower than it comes makes the rest late.
+func (r *replay) summary() string {
+	s := fmt.Sprintf("the trace brought %d sales and claims, %d of them twice, in %v", r.count, r.again, r.took.Round(time.Second))
+	if late := (r.took - r.length).Round(time.Second); late > 0 {
+		s += fmt.Sprintf(": %v longer than --speed asked for, since every event is served and none is left out", late)
+	}
+	return s
 }
 
 func (r *replay) wait() error {

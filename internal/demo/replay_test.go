@@ -51,3 +51,23 @@ func TestAFileThatIsNoTraceIsRefused(t *testing.T) {
 		}
 	}
 }
+
+func TestAReplayTellsHowLateItWas(t *testing.T) {
+	for name, c := range map[string]struct {
+		took time.Duration
+		want string
+	}{
+		"in time":      {10 * time.Second, "in 10s"},
+		"a little off": {10*time.Second + 400*time.Millisecond, "in 10s"},
+		"late":         {95 * time.Second, "in 1m35s: 1m25s longer than --speed asked for"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := replay{length: 10 * time.Second, count: 150, again: 3, took: c.took}
+			got := r.summary()
+			if !strings.Contains(got, "150 sales and claims, 3 of them twice") || !strings.Contains(got, c.want) ||
+				strings.Contains(got, "longer") != strings.Contains(c.want, "longer") {
+				t.Fatalf("%q, want %q in it", got, c.want)
+			}
+		})
+	}
+}

@@ -134,7 +134,7 @@ func (s *story) play(ctx context.Context) error {
 		return nil
 	}
 	err := s.replay.wait()
-	s.view.say("the trace brought %d sales and claims, %d of them twice", s.replay.count, s.replay.again)
+	s.view.say("%s", s.replay.summary())
 	return err
 }
 
