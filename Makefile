@@ -14,7 +14,7 @@ build: ## build the binary into bin/
 demo: build ## the story in one command: a store that slows, fills, dies and comes back
 	$(BIN)/tierlock demo
 
-servers: ## install what the real-server tests start: Redis, Kafka, a Nacos server, PostgreSQL, promtool
+servers: ## install what the real-server tests start: Redis, Kafka, a Nacos server, PostgreSQL, MariaDB, promtool
 	@bash scripts/servers.sh
 
 test: servers ## every test, race detector on, against real servers

@@ -17,6 +17,7 @@ packages() {
   local missing=()
   have redis-server || missing+=(redis-server)
   [ -n "$(pgbin)" ] || have postgres || missing+=(postgresql)
+  have mariadbd || [ -x /usr/sbin/mariadbd ] || missing+=(mariadb-server)
   have promtool || missing+=(prometheus)
   have java || missing+=(default-jre-headless)
   have mvn || [ -d "$cache/kafka-$kafka" ] || missing+=(maven)
@@ -72,6 +73,7 @@ versions() {
   [ -x "$rn" ] || rn=$(command -v rnacos)
   echo "redis       $(redis-server --version | grep -o 'v=[^ ]*' | cut -c3-)"
   echo "postgresql  $("$(pgbin)/postgres" --version 2>/dev/null || postgres --version)"
+  echo "mariadb     $("$(command -v mariadbd || echo /usr/sbin/mariadbd)" --version | grep -o 'Ver [^ ]*' | cut -c5-)"
   echo "prometheus  $(promtool --version 2>&1 | head -n 1)"
   echo "java        $(java -version 2>&1 | head -n 1)"
   echo "kafka       $kafka, $(ls "$cache/kafka-$kafka/lib" | wc -l) jars"

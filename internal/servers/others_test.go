@@ -3,7 +3,10 @@ package servers_test
 import (
 	"context"
 	"database/sql"
+	"net"
 	"net/http"
+	"os/exec"
+	"strings"
 	"testing"
 
 	_ "github.com/jackc/pgx/v5/stdlib"
@@ -78,4 +81,27 @@ func TestPostgresKeepsItsRowsOverACrash(t *testing.T) {
 	p.Kill()
 	p.Restart()
 	exec("INSERT INTO kept VALUES (1)")
+}
+
+func TestMariaDBKeepsItsRowsOverACrash(t *testing.T) {
+	m := servers.MariaDB(t)
+	host, port, err := net.SplitHostPort(m.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func(query string) string {
+		t.Helper()
+		out, err := exec.Command("mariadb", "--no-defaults", "-h", host, "-P", port, "-N", "-e", query, "test").CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s: %v: %s", query, err, out)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	run("CREATE TABLE kept (id int)")
+	run("INSERT INTO kept VALUES (1)")
+	m.Kill()
+	m.Restart()
+	if n := run("SELECT count(*) FROM kept"); n != "1" {
+		t.Errorf("%s rows are left of 1", n)
+	}
 }

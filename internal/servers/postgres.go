@@ -36,7 +36,7 @@ func (s *PostgresServer) DSN() string {
 func Postgres(tb testing.TB) *PostgresServer {
 	tb.Helper()
 	Need(tb, "PostgreSQL")
-	bin, owner := postgresBin(tb), unprivileged(tb)
+	bin, owner := postgresBin(tb), unprivileged(tb, "postgres", "nobody")
 	port, release := freePorts(tb)
 	dir := newFolder(tb, "postgres", owner)
 	version, err := exec.Command(filepath.Join(bin, "postgres"), "--version").Output()
@@ -81,13 +81,14 @@ func postgresBin(tb testing.TB) string {
 	return best
 }
 
-// unprivileged is whom to run as; nil is ourselves.
-func unprivileged(tb testing.TB) *syscall.Credential {
+// unprivileged is whom to run a server as that refuses to be root: the first of users that
+// exists, or nil for ourselves.
+func unprivileged(tb testing.TB, users ...string) *syscall.Credential {
 	tb.Helper()
 	if os.Geteuid() != 0 {
 		return nil
 	}
-	for _, name := range []string{"postgres", "nobody"} {
+	for _, name := range users {
 		u, err := user.Lookup(name)
 		if err != nil {
 			continue
@@ -98,7 +99,7 @@ func unprivileged(tb testing.TB) *syscall.Credential {
 			return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
 		}
 	}
-	tb.Fatal("postgres refuses to run as root, and there is no user postgres or nobody")
+	tb.Fatalf("the server refuses to run as root, and there is no user %s", strings.Join(users, " or "))
 	return nil
 }
 
@@ -107,10 +108,7 @@ func unprivileged(tb testing.TB) *syscall.Credential {
 func initPostgres(initdb, dir, template string, owner *syscall.Credential) error {
 	data := filepath.Join(dir, dataName)
 	if exists(template) {
-		if err := os.CopyFS(data, os.DirFS(template)); err != nil {
-			return err
-		}
-		return own(data, owner)
+		return fromTemplate(data, template, owner)
 	}
 	cmd := exec.Command(initdb, "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions")
 	cmd.Dir, cmd.SysProcAttr = dir, &syscall.SysProcAttr{Credential: owner}
@@ -120,8 +118,12 @@ func initPostgres(initdb, dir, template string, owner *syscall.Credential) error
 	return keep(data, template)
 }
 
-// own gives a copied cluster the mode and the owner that the server insists on.
-func own(data string, owner *syscall.Credential) error {
+// fromTemplate copies the data of an empty server, with the mode and the owner that
+// servers insist on.
+func fromTemplate(data, template string, owner *syscall.Credential) error {
+	if err := os.CopyFS(data, os.DirFS(template)); err != nil {
+		return err
+	}
 	return filepath.WalkDir(data, func(path string, entry fs.DirEntry, err error) error {
 		if err == nil && entry.IsDir() {
 			err = os.Chmod(path, 0o700)
