@@ -31,17 +31,24 @@ func (s *Store) Acquire(ctx context.Context, req tierlock.Request) (tierlock.Ans
 	if req.NotAfter.IsZero() {
 		req.NotAfter = q.deadline
 	}
-	n := s.node(req.Key)
-	answer, server, err := n.acquire(q, req)
-	if answer.Status == tierlock.Late && server < n.clock.server(req.NotAfter) {
-		answer, _, err = n.acquire(q, req)
-	}
+	var answer tierlock.Answer
+	err = s.send(q, req.Key, func(to place) error {
+		var server int64
+		var err error
+		answer, server, err = to.acquire(q, req)
+		if answer.Status == tierlock.Late && server < to.node.clock.server(req.NotAfter) {
+			answer, _, err = to.acquire(q, req)
+		}
+		return err
+	})
 	return answer, err
 }
 
 // acquire also tells what the server's clock showed, in Unix microseconds.
-func (n *node) acquire(ctx context.Context, req tierlock.Request) (tierlock.Answer, int64, error) {
+func (p place) acquire(ctx context.Context, req tierlock.Request) (tierlock.Answer, int64, error) {
+	n := p.node
 	c := n.wanted(req)
+	c.asking = p.asking
 	r, err := read(c.run(ctx, n.acquires))
 	if err != nil {
 		return tierlock.Answer{}, 0, err

@@ -24,45 +24,16 @@ func (s *Store) ask(ctx context.Context, operation *script, hold tierlock.Hold) 
 		return tierlock.Answer{}, err
 	}
 	defer q.end()
-	sent := time.Now()
-	r, err := read(newCall(operation, hold).run(q, s.node(hold.Key).control))
-	if err != nil {
-		return tierlock.Answer{}, err
-	}
-	return r.answer(sent, hold.TTL), nil
-}
-
-// Renew extends all holds in one pipeline. Where several got no answer, the error is the
-// first one's.
-func (s *Store) Renew(ctx context.Context, holds []tierlock.Hold) ([]tierlock.Answer, error) {
-	answers := make([]tierlock.Answer, len(holds))
-	for _, hold := range holds {
-		if err := checkTTL(hold.TTL); err != nil {
-			return answers, err
-		}
-	}
-	if len(holds) == 0 {
-		return answers, nil
-	}
-	q, err := s.question(ctx)
-	if err != nil {
-		return answers, err
-	}
-	defer q.end()
-	calls := make([]*call, len(holds))
-	for i, hold := range holds {
-		calls[i] = newCall(&renewScript, hold)
-		calls[i].words = append(calls[i].words, &calls[i].ttl)
-	}
-	sent := time.Now()
-	var first error
-	for i, cmd := range pipelined(q, s.node(holds[0].Key).control, calls) {
-		r, err := read(cmd)
+	var answer tierlock.Answer
+	err = s.send(q, hold.Key, func(to place) error {
+		c := newCall(operation, hold)
+		c.asking = to.asking
+		sent := time.Now()
+		r, err := read(c.run(q, to.node.control))
 		if err == nil {
-			answers[i] = r.answer(sent, holds[i].TTL)
-		} else if first == nil {
-			first = err
+			answer = r.answer(sent, hold.TTL)
 		}
-	}
-	return answers, first
+		return err
+	})
+	return answer, err
 }

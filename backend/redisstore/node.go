@@ -5,15 +5,18 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/tierlock/tierlock"
 )
 
 // node is one Redis server that grants: its address, the connections to it and what is
 // known of its clock.
 type node struct {
-	cfg   *Config // never changes
-	addr  string
-	clock clock
-	dials dialer
+	cfg     *Config // never changes
+	addr    string
+	slotted bool // it is of a Cluster
+	clock   clock
+	dials   dialer
 
 	// Three pools: acquires that fill theirs cannot keep a lock from being given back, and
 	// neither of the two can keep a probe out.
@@ -38,6 +41,14 @@ func (n *node) close() error {
 	err := errors.Join(n.acquires.Close(), n.control.Close(), n.probes.Close())
 	n.dials.close()
 	return err
+}
+
+// group is what may share one script with key: in a Cluster, keys of one slot.
+func (n *node) group(key tierlock.Key) uint16 {
+	if !n.slotted {
+		return 0
+	}
+	return slotOf(key)
 }
 
 // loose counts the connections being made that no caller waits for any more.

@@ -20,13 +20,15 @@ func (s *Store) Probe(ctx context.Context, _ string) error {
 		return err
 	}
 	defer q.end()
-	n := s.node(s.probe)
 	hold := tierlock.Hold{Key: s.probe, ID: tierlock.NewRequestID(), TTL: probeTTL}
-	cmds := pipelined(q, n.probes, []*call{
-		n.wanted(tierlock.Request{Hold: hold, NotAfter: q.deadline}),
-		newCall(&releaseScript, hold),
-	})
-	for _, cmd := range cmds {
+	return s.send(q, hold.Key, func(to place) error { return to.probe(q, hold, q.deadline) })
+}
+
+// probe takes hold and gives it back.
+func (p place) probe(ctx context.Context, hold tierlock.Hold, notAfter time.Time) error {
+	take, give := p.node.wanted(tierlock.Request{Hold: hold, NotAfter: notAfter}), newCall(&releaseScript, hold)
+	take.asking, give.asking = p.asking, p.asking
+	for _, cmd := range pipelined(ctx, p.node.probes, []*call{take, give}) {
 		if _, err := read(cmd); err != nil {
 			return err
 		}

@@ -42,6 +42,7 @@ func newScript(source string) script {
 // interface would be an allocation of its own (see decision 0007).
 type call struct {
 	script *script
+	asking bool    // right behind an ASKING
 	words  []any   // EVALSHA and what follows it
 	room   [10]any // for the words of the longest
 	key    string
@@ -63,6 +64,9 @@ func newCall(s *script, hold tierlock.Hold) *call {
 // run calls the script by its name, and once by its body when the server does not know the
 // name: it has restarted or was told to forget. Both happen before ctx's deadline.
 func (c *call) run(ctx context.Context, client *redis.Client) *redis.Cmd {
+	if c.asking {
+		return pipelined(ctx, client, []*call{c})[0]
+	}
 	cmd := redis.NewCmd(ctx, c.words...)
 	_ = client.Process(ctx, cmd)
 	if unknownScript(cmd.Err()) {
@@ -70,6 +74,14 @@ func (c *call) run(ctx context.Context, client *redis.Client) *redis.Cmd {
 		_ = client.Process(ctx, cmd)
 	}
 	return cmd
+}
+
+// join puts cmd, which is c's, into a pipeline. ASKING holds for the next command alone.
+func (c *call) join(ctx context.Context, pipe redis.Pipeliner, cmd *redis.Cmd) {
+	if c.asking {
+		_ = pipe.Process(ctx, redis.NewCmd(ctx, "asking"))
+	}
+	_ = pipe.Process(ctx, cmd)
 }
 
 // byBody is the command that carries the whole script.
@@ -85,13 +97,13 @@ func pipelined(ctx context.Context, client *redis.Client, calls []*call) []*redi
 	pipe := client.Pipeline()
 	for i, one := range calls {
 		cmds[i] = redis.NewCmd(ctx, one.words...)
-		_ = pipe.Process(ctx, cmds[i])
+		one.join(ctx, pipe, cmds[i])
 	}
 	_, _ = pipe.Exec(ctx)
 	for i, one := range calls {
 		if unknownScript(cmds[i].Err()) {
 			cmds[i] = one.byBody(ctx)
-			_ = pipe.Process(ctx, cmds[i])
+			one.join(ctx, pipe, cmds[i])
 		}
 	}
 	if pipe.Len() > 0 {

@@ -13,9 +13,9 @@ import (
 // one is noticed while waiting for a connection, but not while waiting for a reply: that
 // wait ends at the deadline, which is at most Config.Timeout away.
 type Store struct {
-	cfg   Config
-	probe tierlock.Key // of this Store alone, so that probes of two never meet
-	only  *node
+	cfg     Config
+	probe   tierlock.Key // of this Store alone, so that probes of two never meet
+	servers topology
 }
 
 // New connects to nothing: a Redis that cannot be reached shows in the first answers.
@@ -29,16 +29,13 @@ func New(cfg Config) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{cfg: cfg, probe: probe}
-	s.only = newNode(&s.cfg, cfg.Addrs[0])
+	s.servers = single{newNode(&s.cfg, cfg.Addrs[0])}
 	return s, nil
 }
 
 // Close ends all connections and waits for those being made. Questions under way get a
 // fault.
-func (s *Store) Close() error { return s.only.close() }
-
-// node is where questions about key go.
-func (s *Store) node(tierlock.Key) *node { return s.only }
+func (s *Store) Close() error { return s.servers.close() }
 
 // Traits tells store redis, tier shared, scope cluster, tokens, and the pool as the wire.
 func (s *Store) Traits() tierlock.Traits {
@@ -49,11 +46,23 @@ func (s *Store) Traits() tierlock.Traits {
 	}
 }
 
-// ClockError bounds how far this process's wall clock may be from the server's; ok is
-// false before the first reply.
+// ClockError bounds how far this process's wall clock may be from those of the servers
+// that have replied; ok is false before the first reply.
 func (s *Store) ClockError() (bound time.Duration, ok bool) {
-	return s.only.clock.wallError(time.Now())
+	now := time.Now()
+	for _, n := range s.servers.serving("") {
+		if one, known := n.clock.wallError(now); known {
+			bound, ok = max(bound, one), true
+		}
+	}
+	return bound, ok
 }
 
 // Loose counts the connections being made that no caller waits for any more.
-func (s *Store) Loose(string) int { return s.only.loose() }
+func (s *Store) Loose(target string) int {
+	sum := 0
+	for _, n := range s.servers.serving(target) {
+		sum += n.loose()
+	}
+	return sum
+}

@@ -1,0 +1,55 @@
+package redisstore
+
+import (
+	"context"
+
+	"github.com/tierlock/tierlock"
+)
+
+// topology is which servers a store has, and which of them serves a key.
+type topology interface {
+	// place is where questions about key go. Its error is a fault: no server is known. It
+	// ends by ctx's deadline.
+	place(ctx context.Context, key tierlock.Key) (place, error)
+	// elsewhere hears the fault with which a question about key ended at from, and tells
+	// where to put it again: only after an answer which says that nothing happened there
+	// and who serves the key instead. Else the fault comes back. turn counts from 0.
+	elsewhere(ctx context.Context, key tierlock.Key, from place, fault error, turn int) (place, error)
+	// serving are the nodes of a target; of all when its name is empty.
+	serving(target string) []*node
+	close() error
+}
+
+// place is a node, and whether it must be told that the question comes to it only because
+// the key's slot is on its way there.
+type place struct {
+	node   *node
+	asking bool
+}
+
+// send puts a question about key where it belongs; put's error is a fault.
+func (s *Store) send(ctx context.Context, key tierlock.Key, put func(place) error) error {
+	to, err := s.servers.place(ctx, key)
+	for turn := 0; err == nil; turn++ {
+		if err = put(to); err == nil {
+			return nil
+		}
+		to, err = s.servers.elsewhere(ctx, key, to, err, turn)
+	}
+	return err
+}
+
+// single is one server, which serves every key for good.
+type single struct{ only *node }
+
+func (s single) place(context.Context, tierlock.Key) (place, error) {
+	return place{node: s.only}, nil
+}
+
+func (single) elsewhere(_ context.Context, _ tierlock.Key, _ place, fault error, _ int) (place, error) {
+	return place{}, fault
+}
+
+func (s single) serving(string) []*node { return []*node{s.only} }
+
+func (s single) close() error { return s.only.close() }
