@@ -14,7 +14,8 @@ import (
 )
 
 // replies is what each error reply means. The server answered, so the operation has not
-// happened and is in no doubt.
+// happened and is in no doubt. docs/redis-errors.md tells what a caller then gets; a test
+// holds the two together.
 var replies = []struct {
 	prefix string
 	reason tierlock.Reason
@@ -31,8 +32,9 @@ var replies = []struct {
 	{"NOPERM ", tierlock.ReasonDenied},     // ACL
 	{"NOAUTH ", tierlock.ReasonDenied},
 	{"WRONGPASS ", tierlock.ReasonDenied},
-	{"BUSY ", tierlock.ReasonDenied},  // some other script runs too long
-	{"MOVED ", tierlock.ReasonDenied}, // a Cluster node, configured as a single server
+	{"BUSY ", tierlock.ReasonDenied},     // some other script runs too long
+	{"NOSCRIPT ", tierlock.ReasonDenied}, // twice: it forgot the body that came with the question
+	{"MOVED ", tierlock.ReasonDenied},    // a Cluster node, configured as a single server
 	{"ASK ", tierlock.ReasonDenied},
 	{"TRYAGAIN ", tierlock.ReasonDenied},
 	{"CROSSSLOT ", tierlock.ReasonDenied},
