@@ -52,9 +52,10 @@ type StoreConfig struct {
 	Timeout  time.Duration `yaml:"timeout"`   // 200ms: one question
 }
 
-// SwitchConfig is the source of switch documents: Nacos or a file.
+// SwitchConfig is the source of switch documents: Nacos, a web server or a file.
 type SwitchConfig struct {
 	Nacos    *NacosConfig  `yaml:"nacos"`
+	HTTP     *HTTPConfig   `yaml:"http"`
 	File     string        `yaml:"file"`
 	Poll     time.Duration `yaml:"poll"`      // 4s
 	LastGood string        `yaml:"last_good"` // none: after a restart the source must answer first
@@ -69,6 +70,14 @@ type NacosConfig struct {
 	Username  string    `yaml:"username"`
 	Password  Secret    `yaml:",inline"`
 	TLS       *NacosTLS `yaml:"tls"`
+}
+
+// HTTPConfig is a web server with the document on one address.
+type HTTPConfig struct {
+	URL      string     `yaml:"url"`
+	Username string     `yaml:"username"` // none: a password alone is sent as a bearer token
+	Password Secret     `yaml:",inline"`  // read again for every question
+	TLS      *TLSConfig `yaml:"tls"`      // none: the system's roots
 }
 
 // NacosTLS is TLS to Nacos. Its files are read again until they can be used: a switch that

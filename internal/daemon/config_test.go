@@ -53,7 +53,7 @@ service: "shop order"
 stores:
   main: {kind: redis, addrs: ["nowhere"], pool_size: -1, colour: blue}
   other: {kind: mongo}
-switch: {file: a, nacos: {addr: ""}, poll: soon}
+switch: {file: a, nacos: {addr: ""}, http: {url: "ftp://x", username: u}, poll: soon}
 audit: {kafka: {brokers: []}}
 listen: {data: "0.0.0.0:7070", grace: -1s}
 log: {level: loud}
@@ -67,7 +67,7 @@ chains:
 		got = append(got, f.Field)
 	}
 	for _, want := range []string{
-		"service", "stores.main.addrs", "stores.main.pool_size", "stores.main.colour", "stores.other.kind", "switch.file", "switch.poll",
+		"service", "stores.main.addrs", "stores.main.pool_size", "stores.main.colour", "stores.other.kind", "switch", "switch.poll", "switch.http.url", "switch.http.password_env",
 		"switch.nacos.addr", "audit.dir", "audit.kafka.brokers", "listen.data", "listen.grace", "log.level", "reconcile.hooks", "reconcile.hooks.coupon.check",
 		"chains.order.class", "chains.order.protects", "chains.order.ttl", "chains.order.store", "chains", "chains.Bad Name.store",
 	} {

@@ -1,8 +1,12 @@
 package daemon
 
 import (
+	"context"
+	"errors"
 	"log/slog"
+	"net/http"
 
+	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/audit/kafkasink"
 	"github.com/tierlock/tierlock/switchcfg"
 )
@@ -19,8 +23,54 @@ func (b *base) openSwitch() (switchcfg.Source, error) {
 		}
 		b.opened("nacos", source.Close)
 		return source, nil
+	case c.HTTP != nil:
+		source, err := c.HTTP.open()
+		if err != nil {
+			return nil, prefixed("switch.http.", err)
+		}
+		b.opened("switch over http", func(context.Context) error { source.Close(); return nil })
+		return source, nil
 	}
 	return nil, nil
+}
+
+// conf is the source's configuration. The password is read once to check it, and again for
+// every question, so that a rotated one needs no restart.
+func (h *HTTPConfig) conf() (switchcfg.HTTPConfig, error) {
+	conf, err := h.TLS.load()
+	_, unread := h.Password.value()
+	if h.Username != "" && h.Password == (Secret{}) {
+		unread = tierlock.Invalid("password_env", "", "is missing for the username: or give password_file")
+	}
+	c := switchcfg.HTTPConfig{URL: h.URL, TLS: conf}
+	if h.Password != (Secret{}) {
+		c.Authorize = h.authorize
+	}
+	return c, errors.Join(err, unread)
+}
+
+// authorize puts the password on a request: with a user's name, else as a bearer token.
+func (h *HTTPConfig) authorize(r *http.Request) error {
+	password, err := h.Password.value()
+	switch {
+	case err != nil:
+		return err
+	case h.Username != "":
+		r.SetBasicAuth(h.Username, password)
+	default:
+		r.Header.Set("Authorization", "Bearer "+password)
+	}
+	return nil
+}
+
+// open makes the source ready to be fetched from; it does no I/O but for the files that it
+// names.
+func (h *HTTPConfig) open() (*switchcfg.HTTP, error) {
+	conf, err := h.conf()
+	if err != nil {
+		return nil, err
+	}
+	return switchcfg.NewHTTP(conf)
 }
 
 // conf is the sink's configuration; findings is the name of the findings' topic.

@@ -115,8 +115,8 @@ func (c *Config) checkStores(f *faults) {
 
 func (c *Config) checkSwitch(f *faults) {
 	s := c.Switch
-	if s.Nacos != nil && s.File != "" {
-		f.add("switch.file", s.File, "want nacos or file, not both")
+	if s.Nacos != nil && (s.HTTP != nil || s.File != "") || s.HTTP != nil && s.File != "" {
+		f.add("switch", "", "want one of nacos, http and file")
 	}
 	if s.Poll < 0 {
 		f.add("switch.poll", s.Poll.String(), "want 0s (4s) or more")
@@ -124,6 +124,10 @@ func (c *Config) checkSwitch(f *faults) {
 	if s.Nacos != nil {
 		conf, err := s.Nacos.conf(nil)
 		f.under("switch.nacos.", errors.Join(err, conf.Validate()))
+	}
+	if s.HTTP != nil {
+		conf, err := s.HTTP.conf()
+		f.under("switch.http.", errors.Join(err, conf.Validate()))
 	}
 }
 
