@@ -47,29 +47,26 @@ func (s *Store) Acquire(ctx context.Context, req tierlock.Request) (tierlock.Ans
 // acquire also tells what the server's clock showed, in Unix microseconds.
 func (p place) acquire(ctx context.Context, req tierlock.Request) (tierlock.Answer, int64, error) {
 	n := p.node
-	c := n.wanted(req)
-	c.asking = p.asking
-	r, err := read(c.run(ctx, n.acquires))
+	l := acquireScript.about(p, n.wanted(req))
+	r, err := l.call.reply(l.call.run(ctx, n.acquires), 0)
 	if err != nil {
 		return tierlock.Answer{}, 0, err
 	}
-	n.learn(ctx, c.limit.sent, time.UnixMicro(r.now))
-	return r.answer(c.limit.sent, req.TTL), r.now, nil
+	n.learn(ctx, l.op.limit.sent, time.UnixMicro(r.now))
+	return r.answer(l.op.limit.sent, req.TTL), r.now, nil
 }
 
-// wanted is the question that asks for req.
-func (n *node) wanted(req tierlock.Request) *call {
-	c := newCall(&acquireScript, req.Hold)
-	c.limit.clock, c.limit.at = &n.clock, req.NotAfter
-	if !req.Fenced {
-		c.words = append(c.words, &c.ttl, &c.limit)
-		return c
+// wanted is the operation that asks for req.
+func (n *node) wanted(req tierlock.Request) op {
+	o := opOf(req.Hold)
+	o.limit = notAfter{clock: &n.clock, at: req.NotAfter}
+	if req.Fenced {
+		o.shape |= shapeFenced
+		o.fence = "{" + o.key + "}:fence"
+		o.floor = uint64(req.Floor)
+		o.keep = max(fenceTTL, 10*req.TTL).Milliseconds()
 	}
-	c.fence = "{" + c.key + "}:fence"
-	c.floor = uint64(req.Floor)
-	c.keep = max(fenceTTL, 10*req.TTL).Milliseconds()
-	c.words = append(c.words[:2], 2, &c.key, &c.fence, &c.id, &c.ttl, &c.limit, &c.floor, &c.keep)
-	return c
+	return o
 }
 
 // notAfter is the argument that tells the server when to refuse. It is worked out at the

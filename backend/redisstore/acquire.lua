@@ -1,36 +1,87 @@
--- Acquire: take KEYS[1] for a request id, unless the request comes too late.
--- KEYS  1 the lock; 2 its fence record, only when fenced
--- ARGV  1 request id; 2 ttl in ms; 3 not-after in server microseconds
---       and when fenced: 4 floor of the token; 5 ttl of the fence record in ms
--- reply {1 granted, now, 0, token} {2 mine, now, ttl left, token}
---       {3 held, now, ttl left, holder} {4 late, now}
+-- Acquire: take locks for request ids, each unless its request comes too late. One call
+-- serves any number of operations of one slot, each with keys, arguments and a reply of its
+-- own: what one of them meets never fails another.
+-- KEYS  of each operation: the lock; and when fenced: its fence record
+-- ARGV  of each operation: shape, request id, ttl in ms, not-after in server microseconds;
+--       and when fenced: floor of the token, ttl of the fence record in ms
+--       shape is 1 when fenced, else 0
+-- reply {now in server microseconds, and of each operation four:}
+--       1 granted, 0, token, depth      2 mine, ttl left, token, depth
+--       3 held, ttl left, holder, 0     4 late, 0, 0, 0     0 refused, 0, why, 0
+-- An error reply says that the server does nothing for anybody now, and did nothing.
 -- Numbers here are doubles, exact below 2^53: microseconds until the year 2255.
+local keys, args, try = KEYS, ARGV, redis.pcall
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
-if now >= tonumber(ARGV[3]) then
-  return {4, now}
-end
-local holder = redis.call('GET', KEYS[1])
-if holder and holder ~= ARGV[1] then
-  return {3, now, redis.call('PTTL', KEYS[1]), holder}
+local stamp -- now as text, once one is needed
+
+-- mint returns the token of a hold, or nothing and the error that refused it. While an id holds the
+-- lock, the record has the token of its grant: nobody was granted since. Where there is
+-- none (the first grant, or an evicted record), the server's time is above all that went
+-- before.
+local function mint(fence, mine, floor, keep)
+  local last = try('GET', fence)
+  if type(last) == 'table' then
+    return 0, last
+  end
+  last = tonumber(last or 0)
+  if not last or not (last >= 0 and last < 9007199254740991) then
+    return 0, {err = 'WRONGTYPE the fence record holds no token below 2^53'}
+  end
+  if mine and last > 0 then
+    return last
+  end
+  local token, text = math.max(last + 1, floor + 1, now), nil
+  if token == now then
+    stamp = stamp or string.format('%.0f', now)
+    text = stamp
+  else
+    text = string.format('%.0f', token)
+  end
+  local set = try('SET', fence, text, 'PX', keep)
+  return token, set.err and set
 end
 
-local token = 0
-if KEYS[2] then
-  -- While this id holds the lock, the record has the token of its grant: nobody was
-  -- granted since. Where there is none (the first grant, or an evicted record), the
-  -- server's time is above all that went before.
-  token = tonumber(redis.call('GET', KEYS[2]) or 0)
-  if not token or not (token >= 0 and token < 9007199254740991) then
-    return redis.error_reply('WRONGTYPE the fence record holds no token below 2^53')
+local replies, r, k, a = {now}, 1, 1, 1
+local wrote = false
+while args[a] do
+  local key, fenced, id = keys[k], args[a] == '1', args[a + 1]
+  local status, left, word, depth, refusal = 4, 0, 0, 0, nil
+  if now < tonumber(args[a + 3]) then
+    local holder = try('SET', key, id, 'NX', 'GET', 'PX', args[a + 2])
+    if not holder then
+      status, depth = 1, 1
+    elseif type(holder) == 'table' then
+      refusal = holder
+    else
+      status, left, word = 3, try('PTTL', key), holder
+      if holder == id then
+        status, word, depth = 2, 0, 1
+      end
+      refusal = type(left) == 'table' and left
+    end
+    if fenced and depth > 0 and not refusal then
+      word, refusal = mint(keys[k + 1], status == 2, args[a + 4], args[a + 5])
+      if refusal and status == 1 then
+        try('DEL', key)
+      end
+    end
   end
-  if not holder or token == 0 then
-    token = math.max(token + 1, ARGV[4] + 1, now)
-    redis.call('SET', KEYS[2], string.format('%.0f', token), 'PX', ARGV[5])
+
+  if refusal then
+    local why = refusal.err
+    if not wrote and not why:find('^WRONGTYPE ') and not why:find('^NOPERM ') then
+      return refusal
+    end
+    status, left, word, depth = 0, 0, why, 0
+  end
+  wrote = wrote or status == 1
+  replies[r + 1], replies[r + 2], replies[r + 3], replies[r + 4] = status, left, word, depth
+  r = r + 4
+  if fenced then
+    k, a = k + 2, a + 6
+  else
+    k, a = k + 1, a + 4
   end
 end
-if holder then
-  return {2, now, redis.call('PTTL', KEYS[1]), token}
-end
-redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
-return {1, now, 0, token}
+return replies

@@ -26,10 +26,9 @@ func (s *Store) ask(ctx context.Context, operation *script, hold tierlock.Hold) 
 	defer q.end()
 	var answer tierlock.Answer
 	err = s.send(q, hold.Key, func(to place) error {
-		c := newCall(operation, hold)
-		c.asking = to.asking
+		l := operation.about(to, opOf(hold))
 		sent := time.Now()
-		r, err := read(c.run(q, to.node.control))
+		r, err := l.call.reply(l.call.run(q, to.node.control), 0)
 		if err == nil {
 			answer = r.answer(sent, hold.TTL)
 		}

@@ -1,12 +1,12 @@
--- Lookup: who holds KEYS[1]. Changes nothing.
--- KEYS  1 the lock      ARGV  1 request id
--- reply {2 mine, 0, ttl left} {3 held, 0, ttl left, holder} {6 gone}
+-- Lookup: who holds KEYS[1]. Changes nothing. One operation a call.
+-- KEYS  the lock      ARGV  shape, request id; shape is 0
+-- reply {0, and four:} 2 mine, ttl left, 0, depth  3 held, ttl left, holder, 0  6 gone, 0, 0, 0
 local holder = redis.call('GET', KEYS[1])
 if not holder then
-  return {6}
+  return {0, 6, 0, 0, 0}
 end
 local left = redis.call('PTTL', KEYS[1])
-if holder ~= ARGV[1] then
-  return {3, 0, left, holder}
+if holder ~= ARGV[2] then
+  return {0, 3, left, holder, 0}
 end
-return {2, 0, left}
+return {0, 2, left, 0, 1}

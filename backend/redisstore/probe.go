@@ -26,10 +26,11 @@ func (s *Store) Probe(ctx context.Context, _ string) error {
 
 // probe takes hold and gives it back.
 func (p place) probe(ctx context.Context, hold tierlock.Hold, notAfter time.Time) error {
-	take, give := p.node.wanted(tierlock.Request{Hold: hold, NotAfter: notAfter}), newCall(&releaseScript, hold)
-	take.asking, give.asking = p.asking, p.asking
-	for _, cmd := range pipelined(ctx, p.node.probes, []*call{take, give}) {
-		if _, err := read(cmd); err != nil {
+	take := acquireScript.about(p, p.node.wanted(tierlock.Request{Hold: hold, NotAfter: notAfter}))
+	give := releaseScript.about(p, opOf(hold))
+	cmds := pipelined(ctx, p.node.probes, []*call{&take.call, &give.call})
+	for i, l := range []*lone{take, give} {
+		if _, err := l.call.reply(cmds[i], 0); err != nil {
 			return err
 		}
 	}

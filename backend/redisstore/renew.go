@@ -2,13 +2,14 @@ package redisstore
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/tierlock/tierlock"
 )
 
-// Renew extends all holds, in one pipeline for each server. Where several got no answer,
+// Renew extends all holds, in one round trip for each server. Where several got no answer,
 // the error is the first one's.
 func (s *Store) Renew(ctx context.Context, holds []tierlock.Hold) ([]tierlock.Answer, error) {
 	answers := make([]tierlock.Answer, len(holds))
@@ -68,20 +69,33 @@ func (r renewal) put(ctx context.Context, todo map[place][]int) {
 	all.Wait()
 }
 
+// ask goes in one round trip, with one call for as many holds as share one.
 func (r renewal) ask(ctx context.Context, to place, which []int) {
-	calls := make([]*call, len(which))
-	for i, at := range which {
-		c := newCall(&renewScript, r.holds[at])
-		c.asking = to.asking
-		c.words = append(c.words, &c.ttl)
-		calls[i] = c
+	groups := map[uint16][]int{}
+	for _, at := range which {
+		group := to.node.group(r.holds[at].Key)
+		groups[group] = append(groups[group], at)
+	}
+	var calls []*call
+	var parts [][]int
+	for _, group := range groups {
+		for part := range slices.Chunk(group, maxOps) {
+			ops := make([]*op, len(part))
+			for i, at := range part {
+				o := opOf(r.holds[at])
+				ops[i] = &o
+			}
+			c := renewScript.call(to, nil, ops...)
+			calls, parts = append(calls, &c), append(parts, part)
+		}
 	}
 	sent := time.Now()
-	for i, cmd := range pipelined(ctx, to.node.control, calls) {
-		at := which[i]
-		reply, err := read(cmd)
-		if r.errs[at] = err; err == nil {
-			r.answers[at] = reply.answer(sent, r.holds[at].TTL)
+	for c, cmd := range pipelined(ctx, to.node.control, calls) {
+		for i, at := range parts[c] {
+			reply, err := calls[c].reply(cmd, i)
+			if r.errs[at] = err; err == nil {
+				r.answers[at] = reply.answer(sent, r.holds[at].TTL)
+			}
 		}
 	}
 }

@@ -1,16 +1,42 @@
--- Renew: make KEYS[1] last at least ttl from now, if a request id holds it. Never shorter.
--- KEYS  1 the lock      ARGV  1 request id; 2 ttl in ms
--- reply {2 mine, 0, ttl left} {3 held, 0, ttl left, holder} {6 gone}
-local holder = redis.call('GET', KEYS[1])
-if not holder then
-  return {6}
+-- Renew: make locks last at least ttl from now, each if its request id holds it. Never
+-- shorter. One call serves any number of operations of one slot, as in acquire.
+-- KEYS  of each operation: the lock
+-- ARGV  of each operation: shape, request id, ttl in ms; shape is 0
+-- reply {0, and of each operation four:}
+--       2 mine, ttl left, 0, depth     3 held, ttl left, holder, 0     6 gone, 0, 0, 0
+--       0 refused, 0, why, 0
+-- An error reply says that the server does nothing for anybody now, and did nothing.
+local keys, args, try = KEYS, ARGV, redis.pcall
+local replies, r, k, a = {0}, 1, 1, 1
+local wrote = false
+while args[a] do
+  local key, ttl = keys[k], tonumber(args[a + 2])
+  local status, left, word, depth, refusal = 6, 0, 0, 0, nil
+  local holder = try('GET', key)
+  if type(holder) == 'table' then
+    refusal = holder
+  elseif holder then
+    status, left, word = 3, try('PTTL', key), holder
+    if type(left) == 'table' then
+      refusal = left
+    elseif holder == args[a + 1] then
+      status, word, depth = 2, 0, 1
+      if left < ttl then
+        left, refusal = ttl, try('PEXPIRE', key, args[a + 2])
+        refusal = type(refusal) == 'table' and refusal
+      end
+    end
+  end
+
+  if refusal then
+    local why = refusal.err
+    if not wrote and not why:find('^WRONGTYPE ') and not why:find('^NOPERM ') then
+      return refusal
+    end
+    status, left, word, depth = 0, 0, why, 0
+  end
+  wrote = wrote or status == 2
+  replies[r + 1], replies[r + 2], replies[r + 3], replies[r + 4] = status, left, word, depth
+  r, k, a = r + 4, k + 1, a + 3
 end
-local left = redis.call('PTTL', KEYS[1])
-if holder ~= ARGV[1] then
-  return {3, 0, left, holder}
-end
-if left < tonumber(ARGV[2]) then
-  redis.call('PEXPIRE', KEYS[1], ARGV[2])
-  left = tonumber(ARGV[2])
-end
-return {2, 0, left}
+return replies

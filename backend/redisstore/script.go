@@ -12,7 +12,17 @@ import (
 	"github.com/tierlock/tierlock"
 )
 
-// The four operations, one script each, so that each is one step on the server.
+// The four operations, one script each. One call serves many operations of one slot, so
+// each call is one step on the server and each operation is, too. What the bodies take and
+// answer stands at their tops; in short:
+//
+//	KEYS   of each operation: the lock, and what its shape adds
+//	ARGV   of each operation: shape, id, and what the script and the shape add
+//	reply  server time (acquire only), and of each operation four: status, ttl left, token,
+//	       holder or refusal, depth
+//
+// A shape is a small number, the sum of what an operation has more than the plain one. An
+// operation has neither a fixed number of keys nor of arguments; the bodies walk over both.
 var (
 	//go:embed acquire.lua
 	acquireSource string
@@ -23,42 +33,102 @@ var (
 	//go:embed lookup.lua
 	lookupSource string
 
-	acquireScript = newScript(acquireSource)
-	releaseScript = newScript(releaseSource)
-	renewScript   = newScript(renewSource)
-	lookupScript  = newScript(lookupSource)
+	acquireScript = newScript(acquireSource, acquireArgs)
+	releaseScript = newScript(releaseSource, holdArgs)
+	renewScript   = newScript(renewSource, renewArgs)
+	lookupScript  = newScript(lookupSource, holdArgs)
 )
 
-// script is a Lua body and the name that the server has for it.
-type script struct{ source, sha string }
+// shapeFenced is the shape of an acquire that mints a token.
+const shapeFenced = 1
 
-func newScript(source string) script {
-	sum := sha1.Sum([]byte(source))
-	return script{source, hex.EncodeToString(sum[:])}
+// maxOps is how many operations one call carries: the server serves nobody else meanwhile,
+// and more of them gain nothing (measured).
+const maxOps = 64
+
+// script is a Lua body, the name that the server has for it, and the arguments that it
+// wants of each operation.
+type script struct {
+	source, sha string
+	args        func(o *op, words []any) []any
 }
 
-// call is one question to a script, as go-redis is given it. Its words point into the call
-// itself: go-redis writes what a pointer points to, where each string or number put into an
+func newScript(source string, args func(*op, []any) []any) script {
+	sum := sha1.Sum([]byte(source))
+	return script{source, hex.EncodeToString(sum[:]), args}
+}
+
+// op is one operation: what is asked about one hold.
+type op struct {
+	key   string
+	fence string // its fence record; empty: not fenced
+	shape int
+	id    string
+	ttl   int64 // milliseconds
+	limit notAfter
+	floor uint64
+	keep  int64 // ttl of the fence record, milliseconds
+}
+
+// opOf asks about hold.
+func opOf(hold tierlock.Hold) op {
+	return op{key: hold.Key.String(), id: hold.ID.Secret(), ttl: hold.TTL.Milliseconds()}
+}
+
+// keys and the args below add to the words of a call. They add pointers into the op:
+// go-redis writes what a pointer points to, where each string or number put into an
 // interface would be an allocation of its own (see decision 0007).
+func (o *op) keys(words []any) []any {
+	if o.shape&shapeFenced == 0 {
+		return append(words, &o.key)
+	}
+	return append(words, &o.key, &o.fence)
+}
+
+func acquireArgs(o *op, words []any) []any {
+	words = append(words, o.shape, &o.id, &o.ttl, &o.limit)
+	if o.shape&shapeFenced != 0 {
+		words = append(words, &o.floor, &o.keep)
+	}
+	return words
+}
+
+func holdArgs(o *op, words []any) []any  { return append(words, o.shape, &o.id) }
+func renewArgs(o *op, words []any) []any { return append(words, o.shape, &o.id, &o.ttl) }
+
+// call is one call of a script, as go-redis is given it.
 type call struct {
 	script *script
-	asking bool    // right behind an ASKING
-	words  []any   // EVALSHA and what follows it
-	room   [10]any // for the words of the longest
-	key    string
-	fence  string
-	id     string
-	ttl    int64 // milliseconds
-	limit  notAfter
-	floor  uint64
-	keep   int64 // ttl of the fence record, milliseconds
+	asking bool  // right behind an ASKING
+	words  []any // EVALSHA and what follows it
+	ops    int
 }
 
-// newCall asks s about hold's key and id; arguments are added to its words.
-func newCall(s *script, hold tierlock.Hold) *call {
-	c := &call{script: s, key: hold.Key.String(), id: hold.ID.Secret(), ttl: hold.TTL.Milliseconds()}
-	c.words = append(c.room[:0], "evalsha", &s.sha, 1, &c.key, &c.id)
-	return c
+// call carries ops, which are of one group, to their place; its words are put into room.
+func (s *script) call(to place, room []any, ops ...*op) call {
+	words := append(room[:0], "evalsha", &s.sha, 0)
+	for _, o := range ops {
+		words = o.keys(words)
+	}
+	words[2] = len(words) - 3
+	for _, o := range ops {
+		words = s.args(o, words)
+	}
+	return call{script: s, asking: to.asking, words: words, ops: len(ops)}
+}
+
+// lone is a call of one operation, in one piece of memory.
+type lone struct {
+	op   op
+	call call
+	room [11]any // for the words of the longest
+}
+
+// about is the call of s for o alone.
+func (s *script) about(to place, o op) *lone {
+	l := &lone{op: o}
+	l.call = s.call(to, l.room[:], &l.op)
+	return l
 }
 
 // run calls the script by its name, and once by its body when the server does not know the

@@ -63,6 +63,29 @@ func TestKeyThatIsNoLockIsNeverHeld(t *testing.T) {
 	}
 }
 
+// One call of a script carries many renewals; what one of them meets is its own.
+func TestRenewalsOfOneCallDoNotFailEachOther(t *testing.T) {
+	const each = 50 // of three kinds: more than two calls
+	server := servers.Redis(t)
+	store := open(t, redisstore.Config{Addrs: []string{server.Addr()}})
+	boss := admin(t, server.Addr())
+	var holds []tierlock.Hold
+	for range each {
+		mine, set := newHold(t, minute), newHold(t, minute)
+		take(t, store, mine, tierlock.Granted)
+		boss.SAdd(t.Context(), set.Key.String(), "member")
+		holds = append(holds, mine, set, tierlock.Hold{Key: mine.Key, ID: tierlock.NewRequestID(), TTL: minute})
+	}
+	ctx, _ := within(t, 5*time.Second)
+	answers, err := store.Renew(ctx, holds)
+	wantFault(t, err, tierlock.ReasonWrongType, false)
+	for i, answer := range answers {
+		if want := []tierlock.Status{tierlock.Mine, 0, tierlock.Held}[i%3]; answer.Status != want {
+			t.Fatalf("renewal %d: %v, want %v", i, answer.Status, want)
+		}
+	}
+}
+
 func TestFenceRecordThatIsNoTokenGrantsNothing(t *testing.T) {
 	server := servers.Redis(t)
 	store := open(t, redisstore.Config{Addrs: []string{server.Addr()}})
