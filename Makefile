@@ -32,10 +32,13 @@ fmt: ## format every file the way the linters want it
 soak: servers trace ## the long ones: many rounds, minutes of faults on a real Redis, a month of trace
 	TIERLOCK_SERVERS=real TIERLOCK_SOAK=1 $(GO) test -race -timeout 60m -run Soak $(PKGS)
 
+bench: ## lock and unlock beside other libraries, on one real Redis
+	cd bench && $(GO) run . locks
+
 trace: ## make trace.csv from the public retail data set (not committed)
 	bash scripts/trace.sh trace.csv
 
 clean: ## remove what was built
 	rm -rf $(BIN) build
 
-.PHONY: help build demo servers test quick lint fmt soak trace clean
+.PHONY: help build demo servers test quick lint fmt soak bench trace clean

@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"slices"
@@ -15,8 +13,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tierlock/tierlock"
-	"github.com/tierlock/tierlock/audit"
-	"github.com/tierlock/tierlock/backend/redisstore"
 	"github.com/tierlock/tierlock/gateway"
 )
 
@@ -33,28 +29,25 @@ type attemptResult struct {
 // attempt pauses a real Redis and lets many callers ask at once, each once: the first
 // wave, which the ladder cannot spare, since it does not know yet. Those that find no
 // place on the wire wait for one as long.
-func attempt(ctx context.Context, args []string, stdout io.Writer) error {
-	flags := flag.NewFlagSet("attempt", flag.ContinueOnError)
-	addr := flags.String("redis", "127.0.0.1:6379", "address of a Redis that may be paused")
-	rounds := flags.Int("rounds", 20, "waves per number of callers")
-	output := flags.String("output", "text", "text or json")
-	if err := flags.Parse(args); err != nil {
+func attempt(ctx context.Context, args []string, stdout io.Writer) (err error) {
+	s := newSession("attempt", stdout)
+	rounds := s.flags.Int("rounds", 20, "waves per number of callers")
+	if err := s.start(ctx, args, func() error { return atLeast("rounds", *rounds, 1) }); err != nil {
 		return err
 	}
-	admin := redis.NewClient(&redis.Options{Addr: *addr})
-	defer func() { _ = admin.Close() }()
+	defer func() { err = errors.Join(err, s.end()) }()
 	var all []attemptResult
 	for _, n := range []int{1, 64, 512} {
 		w := wave{outcomes: map[string]int{}}
 		for range *rounds {
-			if err := w.round(ctx, admin, *addr, n); err != nil {
+			if err := w.round(ctx, s.admin, s.addr, n); err != nil {
 				return err
 			}
 		}
 		all = append(all, w.result(n))
 	}
-	if *output == "json" {
-		return json.NewEncoder(stdout).Encode(map[string]any{"rounds": *rounds, "results": all})
+	if s.json {
+		return s.print(map[string]any{"redis": s.version, "rounds": *rounds, "results": all})
 	}
 	for _, r := range all {
 		fmt.Fprintf(stdout, "%4d callers: %6d answers, p50 %.1f ms, p99 %.1f ms, max %.1f ms, %v\n", r.Goroutines, r.Answers, r.P50, r.P99, r.Max, r.Outcomes)
@@ -69,27 +62,13 @@ type wave struct {
 	outcomes map[string]int
 }
 
-func (w *wave) round(ctx context.Context, admin *redis.Client, addr string, n int) error {
-	store, err := redisstore.New(redisstore.Config{Addrs: []string{addr}})
+func (w *wave) round(ctx context.Context, admin *redis.Client, addr string, n int) (err error) {
+	o, err := openOurs(addr, false, gateway.Hooks{}, func(*gateway.Policy) {})
 	if err != nil {
 		return err
 	}
-	defer func() { _ = store.Close() }()
-	p := gateway.Strong("the time an answer may take", gateway.Cancel)
-	p.Audit.Record = audit.RecordOff
-	gw, err := gateway.New(gateway.Config{Chains: map[string]gateway.Policy{"bench": p}, Stores: map[string]tierlock.Backend{"main": store}})
-	if err != nil {
-		return err
-	}
-	defer func() {
-		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer cancel()
-		_ = gw.Close(limited)
-	}()
-	chain, err := gw.Chain("bench")
-	if err != nil {
-		return err
-	}
+	defer func() { err = errors.Join(err, o.Close()) }()
+	chain := o.chain
 	if warm, err := chain.TryLock(ctx, "warm"); err == nil { // connects, loads the scripts
 		_ = warm.Unlock(ctx)
 	}

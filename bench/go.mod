@@ -3,8 +3,12 @@ module github.com/tierlock/tierlock/bench
 go 1.26.0
 
 require (
+	github.com/bsm/redislock v0.9.4
+	github.com/go-redsync/redsync/v4 v4.18.1
 	github.com/redis/go-redis/v9 v9.23.0
+	github.com/redis/rueidis v1.0.79
 	github.com/tierlock/tierlock v0.0.0
+	go.uber.org/goleak v1.3.0
 )
 
 require (

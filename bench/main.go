@@ -1,19 +1,31 @@
-// Command bench measures what the pages claim, on servers that are named on its command
-// line. Each figure is printed with how it was taken; nothing here decides a test.
+// Command bench measures what the pages claim, on a real Redis: one that it starts itself,
+// or the one named by --redis. Each figure is printed with how it was taken; nothing here
+// decides a test.
 package main
 
 import (
 	"context"
+	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
+
+	"github.com/tierlock/tierlock"
 )
 
 const usage = `usage: go run . VERB [flags]
 
+  locks     lock and unlock beside the peers: pairs a second at 1, 64 and 512 goroutines
   attempt   how late the answer comes while Redis hangs, beside the 200 ms that an attempt may take
+
+Every verb takes --redis ADDR (it starts a redis-server of its own without), --output text|json,
+--cpuprofile FILE and --memprofile FILE; go run . VERB -h lists the others.
 `
+
+// verb runs one measurement and prints it.
+type verb func(ctx context.Context, args []string, stdout io.Writer) error
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -22,14 +34,19 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	verbs := map[string]func(context.Context, []string, io.Writer) error{"attempt": attempt}
+	verbs := map[string]verb{"attempt": attempt, "locks": locks}
 	if len(args) == 0 || verbs[args[0]] == nil {
 		fmt.Fprint(stderr, usage)
 		return 2
 	}
-	if err := verbs[args[0]](ctx, args[1:], stdout); err != nil {
+	switch err := verbs[args[0]](ctx, args[1:], stdout); {
+	case err == nil, errors.Is(err, flag.ErrHelp):
+		return 0
+	case errors.Is(err, tierlock.ErrInvalid):
+		fmt.Fprintln(stderr, "bench "+args[0]+":", err)
+		return 2
+	default:
 		fmt.Fprintln(stderr, "bench "+args[0]+":", err)
 		return 1
 	}
-	return 0
 }

@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-for mod in . test; do
+for mod in . test bench; do
   [ -f "$mod/go.mod" ] || continue
   echo "== go test ($mod)"
   (cd "$mod" && go vet ./... && go test -race -shuffle=on -timeout 20m -v ./... >"$log" 2>&1) || status=$?
