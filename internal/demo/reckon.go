@@ -112,6 +112,10 @@ func (s *story) reconcile(ctx context.Context, found reconcile.Findings, apply b
 	return job.Report(), errors.Join(err, failed)
 }
 
+// standstill is how long a replay's reconciliation may stand still before it is given up: a
+// year of events is read by a machine that has been busy for ten minutes.
+const standstill = time.Minute
+
 // progress waits until the job has judged everything, for as long as it gets on: a year of
 // events takes its time.
 func (s *story) progress(ctx context.Context, job *reconcile.Job, there int64, judged func() bool) bool {
@@ -122,7 +126,11 @@ func (s *story) progress(ctx context.Context, job *reconcile.Job, there int64, j
 		repaired int
 	}
 	var was state
-	for !s.until(ctx, s.timetable.Repair+s.timetable.Slack, judged) {
+	still := s.timetable.Repair + s.timetable.Slack
+	if s.replay != nil {
+		still = max(still, standstill)
+	}
+	for !s.until(ctx, still, judged) {
 		st := job.Stats()
 		is := state{min(int64(st.Records), there), st.Holds, st.Waiting, st.Repaired}
 		if is == was || ctx.Err() != nil {
@@ -135,13 +143,7 @@ func (s *story) progress(ctx context.Context, job *reconcile.Job, there int64, j
 
 // readBack closes both instances, so that every event is in Kafka, and compares.
 func (s *story) readBack(ctx context.Context, r *Report) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	var errs []error
-	for _, in := range s.in {
-		errs = append(errs, in.closeGateway(ctx), in.log.Drain(ctx), in.close(ctx))
-	}
-	if err := errors.Join(errs...); err != nil {
+	if err := s.endInstances(ctx); err != nil {
 		return fmt.Errorf("end the instances: %w", err)
 	}
 	t, err := readTrail(ctx, s.servers.kafka, s.servers.topic)
@@ -151,6 +153,16 @@ func (s *story) readBack(ctx context.Context, r *Report) error {
 	r.Audit.BypassGrants = s.ledger.tierCounts().Bypass
 	t.compare(s.ledger.all(), s.ledger.tierCounts().Optimistic, &r.Audit)
 	return nil
+}
+
+func (s *story) endInstances(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	var errs []error
+	for _, in := range s.in {
+		errs = append(errs, in.closeGateway(ctx), in.log.Drain(ctx), in.close(ctx))
+	}
+	return errors.Join(errs...)
 }
 
 // sum fills in what remains, and judges.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -55,8 +56,8 @@ func ReadAll(ctx context.Context, brokers []string, topic string, fn func(partit
 	}
 	client.AddConsumePartitions(map[string]map[int32]kgo.Offset{topic: at})
 	for left > 0 {
-		fetches := client.PollFetches(ctx)
-		if err := ctx.Err(); err != nil {
+		fetches, err := poll(ctx, client)
+		if err != nil {
 			return fmt.Errorf("read back %s: %d partitions unfinished: %w", topic, left, err)
 		}
 		var errs []error
@@ -124,4 +125,15 @@ func offsets(ctx context.Context, client *kgo.Client, topic string, at int64) (m
 		}
 	}
 	return out, nil
+}
+
+// silence is how long a broker that owes messages may send none.
+const silence = time.Minute
+
+// poll waits for messages. There is no bound on the whole: a year of trace is long.
+func poll(ctx context.Context, client *kgo.Client) (kgo.Fetches, error) {
+	ctx, cancel := context.WithTimeout(ctx, silence)
+	defer cancel()
+	fetches := client.PollFetches(ctx)
+	return fetches, ctx.Err()
 }
