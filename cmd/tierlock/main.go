@@ -22,7 +22,7 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) int {
-	p := daemon.Process{Version: version, Stdout: os.Stdout, Stderr: os.Stderr}
+	p := daemon.Process{Version: version, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
 	if len(args) == 0 {
 		fmt.Fprint(os.Stderr, daemon.Usage)
 		return daemon.ExitUsage
@@ -36,6 +36,8 @@ func run(ctx context.Context, args []string) int {
 		return p.Reconcile(ctx, rest)
 	case "health":
 		return p.Health(ctx, rest)
+	case "switch":
+		return p.Switch(ctx, rest)
 	case "version", "-version", "--version":
 		return p.ShowVersion(rest)
 	case "help", "-h", "-help", "--help":

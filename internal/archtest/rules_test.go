@@ -26,6 +26,7 @@ var allowed = map[string][]string{
 	"reconcile/kafkasource": {"reconcile", "audit"},
 	"metrics":               {"gateway", "audit", "reconcile", "degrade", "switchcfg"},
 	"internal/api":          {"gateway"},
+	"internal/switchctl":    {"switchcfg", "switchcfg/nacossource"},
 	"internal/daemon":       {"*"},
 	"internal/demo":         {"*"},
 	"internal/demo/*":       {},

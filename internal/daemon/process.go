@@ -28,6 +28,9 @@ const Usage = `Tierlock keeps business locks working when the store behind them 
   tierlock reconcile -c FILE  find holds that overlapped and repair what went wrong
                               (a dry run until you say --apply)
   tierlock health [HOST:PORT] ask a running daemon where its chains stand
+  tierlock switch VERB -c FILE
+                              look at, change or follow the operators' switch: get, set,
+                              extend, watch, history
   tierlock version            what this binary is
   tierlock help COMMAND       the flags of one command
 
@@ -37,6 +40,7 @@ Exit codes: 0 ok, 1 error, 2 usage or configuration.
 // Process is what a command needs of the process it runs in.
 type Process struct {
 	Version string // "": the go command's own stamp
+	Stdin   io.Reader
 	Stdout  io.Writer
 	Stderr  io.Writer
 }
@@ -97,6 +101,8 @@ func (p Process) Help(args []string) int {
 	case "health":
 		fs, _ := q.healthFlags()
 		fs.Usage()
+	case "switch":
+		q.switchFlags().fs.Usage()
 	case "version":
 		fs, _ := q.versionFlags()
 		fs.Usage()

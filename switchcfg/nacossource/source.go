@@ -54,6 +54,7 @@ type state struct {
 // client is what is used of the SDK.
 type client interface {
 	get() (string, error)
+	publish(text, cas string) error
 	close()
 }
 

@@ -32,6 +32,11 @@ func (c *stub) get() (string, error) {
 	return c.text, c.err
 }
 
+func (c *stub) publish(text, _ string) error {
+	c.text = text
+	return c.err
+}
+
 func (c *stub) close() { c.closed++ }
 
 // stubbed is a source whose clients are c.

@@ -1,0 +1,153 @@
+package switchctl
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+
+	"github.com/tierlock/tierlock/switchcfg"
+	"github.com/tierlock/tierlock/switchcfg/nacossource"
+)
+
+// Place is where a document lives and can be changed.
+type Place interface {
+	switchcfg.Source
+	// Publish replaces was, the text that was fetched, by text. ErrChanged: somebody else
+	// has published meanwhile, and nothing was done.
+	Publish(ctx context.Context, was, text []byte) error
+	// History returns what Keep has kept, oldest first.
+	History(ctx context.Context) ([]Entry, error)
+	// Keep adds one entry.
+	Keep(ctx context.Context, e Entry) error
+}
+
+// ErrChanged tells that the document is not the one any more that the change was made for.
+var ErrChanged = errors.New("somebody else has published meanwhile: look again, and repeat")
+
+// File is a Place in a file; its history is a file beside it, path + ".history". Two people
+// who publish in the same instant may both succeed: then the later text stands, of the same
+// version, and instances that had applied the earlier one alarm.
+type File string
+
+// Fetch implements [switchcfg.Source]; a file that is not there is no document.
+func (f File) Fetch(ctx context.Context) ([]byte, error) {
+	text, err := switchcfg.File(f).Fetch(ctx)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	return text, err
+}
+
+// Watch implements [switchcfg.Pusher].
+func (f File) Watch(ctx context.Context, wake func()) error {
+	return switchcfg.File(f).Watch(ctx, wake)
+}
+
+// Publish implements [Place].
+func (f File) Publish(ctx context.Context, was, text []byte) error {
+	now, err := f.Fetch(ctx)
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(now, was) {
+		return ErrChanged
+	}
+	d, err := switchcfg.Parse(text)
+	if err != nil {
+		return err
+	}
+	return switchcfg.WriteFile(string(f), d)
+}
+
+func (f File) historyPath() string { return string(f) + ".history" }
+
+// History implements [Place].
+func (f File) History(context.Context) ([]Entry, error) {
+	text, err := os.ReadFile(f.historyPath())
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return readEntries(text)
+}
+
+// Keep implements [Place].
+func (f File) Keep(_ context.Context, e Entry) (err error) {
+	line, err := e.line()
+	if err != nil {
+		return err
+	}
+	file, err := os.OpenFile(f.historyPath(), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	_, err = file.Write(line)
+	return err
+}
+
+// Nacos is a Place in Nacos; its history is a configuration beside it, data id + ".history",
+// with the last 50 entries.
+type Nacos struct {
+	Document, Past *nacossource.Source
+}
+
+// Fetch implements [switchcfg.Source].
+func (n Nacos) Fetch(ctx context.Context) ([]byte, error) { return n.Document.Fetch(ctx) }
+
+// Watch implements [switchcfg.Pusher].
+func (n Nacos) Watch(ctx context.Context, wake func()) error { return n.Document.Watch(ctx, wake) }
+
+// Publish implements [Place]. The server compares, so of two people who publish at once one
+// gets ErrChanged; a server that cannot compare lets the later one win.
+func (n Nacos) Publish(ctx context.Context, was, text []byte) error {
+	return publish(ctx, n.Document, was, text)
+}
+
+// publish also looks itself, for a server that takes no notice of the comparison.
+func publish(ctx context.Context, at *nacossource.Source, was, text []byte) error {
+	now, err := at.Fetch(ctx)
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(now, was) {
+		return ErrChanged
+	}
+	return at.Publish(ctx, was, text)
+}
+
+// keepMost bounds the history in Nacos, which holds a configuration in one piece.
+const keepMost = 50
+
+// History implements [Place].
+func (n Nacos) History(ctx context.Context) ([]Entry, error) {
+	text, err := n.Past.Fetch(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return readEntries(text)
+}
+
+// Keep implements [Place].
+func (n Nacos) Keep(ctx context.Context, e Entry) error {
+	was, err := n.Past.Fetch(ctx)
+	if err != nil {
+		return err
+	}
+	line, err := e.line()
+	if err != nil {
+		return err
+	}
+	lines := bytes.SplitAfter(bytes.TrimSpace(was), []byte("\n"))
+	if len(lines) >= keepMost {
+		lines = lines[len(lines)-keepMost+1:]
+	}
+	text := bytes.TrimSpace(bytes.Join(lines, nil))
+	if len(text) > 0 {
+		text = append(text, '\n')
+	}
+	return publish(ctx, n.Past, was, append(text, line...))
+}
