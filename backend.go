@@ -31,6 +31,8 @@ type Backend interface {
 	// Acquire asks once. Granted and Mine carry Token, Depth and Until; Held carries what
 	// is known of the holder; Late says the request arrived after NotAfter and changed
 	// nothing. Mine never extends: the remaining time and the first token come back.
+	// With an Entry it enters a lock that the ID holds, and grants nothing: Mine, Held by
+	// another, or Gone. Needs Traits.Entries.
 	Acquire(ctx context.Context, req Request) (Answer, error)
 
 	// Renew extends many holds in as few round trips as the store allows. Answers are in
@@ -39,8 +41,9 @@ type Backend interface {
 	// expired hold.
 	Renew(ctx context.Context, holds []Hold) ([]Answer, error)
 
-	// Release gives one entry back. Released: free now. Mine: Depth remain. Gone: it had
-	// expired. Held: someone else's, untouched.
+	// Release gives one entry back. Released: it was the last one, free now. Mine: Depth
+	// remain, whether or not Entry was one of them. Gone: it had expired. Held: someone
+	// else's, untouched.
 	Release(ctx context.Context, hold Hold) (Answer, error)
 
 	// Lookup asks who holds the key and changes nothing: Mine, Held or Gone.
@@ -90,7 +93,7 @@ type Answer struct {
 	Status    Status
 	Exclusive bool // Granted, Mine: nobody else inside Scope until this ends
 	Token     Token
-	Depth     int
+	Depth     int           // Granted, Mine: entries that were not given back, the acquisition's own included
 	Until     time.Time     // this process's monotonic clock: the store cannot grant to another before; drift taken off
 	Remaining time.Duration // Held: the holder's, as the store tells it; 0 unknown
 	Holder    string        // Held: fingerprint of the holder, never its id
@@ -100,11 +103,12 @@ type Answer struct {
 // Traits declares what a backend is and can do. A capability is a non-nil field: what is
 // not declared is not there, and backendtest tests what is declared.
 type Traits struct {
-	Store  string // "redis", "local", "bypass": a metric label
-	Tier   Tier
-	Scope  Scope
-	Fences bool // honours Request.Fenced and Floor
-	Wire   int  // acquires that may be out at once per target; 0: no limit worth sensing
+	Store   string // "redis", "local", "bypass": a metric label
+	Tier    Tier
+	Scope   Scope
+	Fences  bool // honours Request.Fenced and Floor
+	Entries bool // honours Hold.Entry: one more into a lock, one of several given back
+	Wire    int  // acquires that may be out at once per target; 0: no limit worth sensing
 
 	Waiter  Waiter  // can tell when a held key may be free
 	Passer  Passer  // can hand a lock to the next in one step

@@ -1,6 +1,7 @@
 package localfallback
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -18,9 +19,38 @@ const (
 
 // holder is one permit taken.
 type holder struct {
-	id    tierlock.RequestID
-	until moment // its hard end
-	alone bool   // was told that nobody else is in, and stays so whatever Permits becomes
+	id      tierlock.RequestID
+	until   moment   // its hard end
+	alone   bool     // was told that nobody else is in, and stays so whatever Permits becomes
+	entries []uint64 // into its hold; nil: the acquisition's own alone
+}
+
+// depth counts the entries.
+func (h *holder) depth() int {
+	if h.entries == nil {
+		return 1
+	}
+	return len(h.entries)
+}
+
+// enter adds an entry; a repeat adds nothing.
+func (h *holder) enter(entry uint64) {
+	switch {
+	case h.entries == nil && entry == 0:
+	case h.entries == nil:
+		h.entries = []uint64{0, entry}
+	case !slices.Contains(h.entries, entry):
+		h.entries = append(h.entries, entry)
+	}
+}
+
+// leave takes an entry out, if it is in, and tells whether none is left.
+func (h *holder) leave(entry uint64) (last bool) {
+	if h.entries == nil {
+		return entry == 0
+	}
+	h.entries = slices.DeleteFunc(h.entries, func(e uint64) bool { return e == entry })
+	return len(h.entries) == 0
 }
 
 // record is all that is known of one key. It is locked for some dozen instructions at a

@@ -97,10 +97,11 @@ func (t *Table) Holds(key tierlock.Key) (until time.Time, ok bool) {
 
 // Traits tells tier local, scope process, no token, and no limit on a wire.
 func (t *Table) Traits() tierlock.Traits {
-	return tierlock.Traits{Store: "local", Tier: tierlock.Local, Scope: tierlock.ScopeProcess, Waiter: t}
+	return tierlock.Traits{Store: "local", Tier: tierlock.Local, Scope: tierlock.ScopeProcess, Entries: true, Waiter: t}
 }
 
-// Acquire grants one of the key's permits, or tells who ends first and when. The grant is
+// Acquire grants one of the key's permits, or tells who ends first and when; with an entry,
+// it enters the hold that the id has, or tells that it has none. The grant is
 // exclusive only while Permits is 1. A key too many, and a context that has ended, is a
 // [*tierlock.Fault].
 func (t *Table) Acquire(ctx context.Context, req tierlock.Request) (tierlock.Answer, error) {
@@ -113,6 +114,9 @@ func (t *Table) Acquire(ctx context.Context, req tierlock.Request) (tierlock.Ans
 	now := t.clock.now()
 	if !req.NotAfter.IsZero() && t.clock.after(now, req.NotAfter) {
 		return tierlock.Answer{Status: tierlock.Late}, nil
+	}
+	if req.Entry != 0 {
+		return t.ask(req.Hold, enter), nil
 	}
 	a := attempt{id: req.ID, now: now, until: now + moment(req.TTL), permits: int(t.permits.Load())}
 	if !t.attend(req.Key, &a) {
@@ -148,6 +152,7 @@ type attempt struct {
 func (t *Table) try(r *record, found bool, a *attempt) otter.ComputeOp {
 	r.prune(a.now)
 	if i := r.find(a.id); i >= 0 {
+		r.holders[i].enter(0)
 		a.answer = t.mine(r, i, tierlock.Mine)
 		return otter.CancelOp
 	}
@@ -167,34 +172,47 @@ func (t *Table) try(r *record, found bool, a *attempt) otter.ComputeOp {
 func (t *Table) Renew(_ context.Context, holds []tierlock.Hold) ([]tierlock.Answer, error) {
 	answers := make([]tierlock.Answer, len(holds))
 	for i, hold := range holds {
-		answers[i] = t.ask(hold, false)
+		answers[i] = t.ask(hold, look)
 	}
 	return answers, nil
 }
 
 // Lookup tells Mine, Held by somebody else, or Gone.
 func (t *Table) Lookup(_ context.Context, hold tierlock.Hold) (tierlock.Answer, error) {
-	return t.ask(hold, false), nil
+	return t.ask(hold, look), nil
 }
 
-// Release gives a permit back and wakes whoever waits for it. It works under an ended
+// Release gives an entry back; the last one gives the permit back and wakes whoever waits
+// for it. It works under an ended
 // context too: nothing is asked that could take time.
 func (t *Table) Release(_ context.Context, hold tierlock.Hold) (tierlock.Answer, error) {
-	return t.ask(hold, true), nil
+	return t.ask(hold, leave), nil
 }
 
-// ask finds hold and, if told to, drops it.
-func (t *Table) ask(hold tierlock.Hold, drop bool) tierlock.Answer {
+// question is what is asked of a hold that must be there.
+type question uint8
+
+const (
+	look  question = iota // is it?
+	enter                 // one more entry
+	leave                 // one less
+)
+
+// ask finds hold and does what is asked.
+func (t *Table) ask(hold tierlock.Hold, what question) tierlock.Answer {
 	now := t.clock.now()
 	answer := tierlock.Answer{Status: tierlock.Gone}
 	var other tierlock.RequestID
 	t.touch(hold.Key, now, func(r *record) {
 		i := r.find(hold.ID)
 		switch {
-		case i >= 0 && drop:
+		case i >= 0 && what == leave && r.holders[i].leave(hold.Entry):
 			r.drop(i)
 			answer.Status = tierlock.Released
 		case i >= 0:
+			if what == enter {
+				r.holders[i].enter(hold.Entry)
+			}
 			answer = t.mine(r, i, tierlock.Mine)
 		case len(r.holders) > 0:
 			answer, other = r.held(now)
@@ -209,5 +227,5 @@ func (t *Table) ask(hold tierlock.Hold, drop bool) tierlock.Answer {
 // mine is the answer to holder i of r.
 func (t *Table) mine(r *record, i int, status tierlock.Status) tierlock.Answer {
 	h := &r.holders[i]
-	return tierlock.Answer{Status: status, Exclusive: h.alone, Depth: 1, Until: t.clock.time(h.until)}
+	return tierlock.Answer{Status: status, Exclusive: h.alone, Depth: h.depth(), Until: t.clock.time(h.until)}
 }

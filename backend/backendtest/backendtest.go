@@ -60,6 +60,9 @@ func suite(traits tierlock.Traits, o Options) []behaviour {
 	if traits.Tier == tierlock.Shared {
 		all = append(all, renewing...)
 	}
+	if traits.Entries {
+		all = append(all, entering...)
+	}
 	if traits.Waiter != nil {
 		all = append(all, waiting...)
 	}

@@ -10,7 +10,7 @@ import (
 
 var traitful = []behaviour{
 	{"says the same of itself each time", func(s *stage) {
-		if again := s.b.Traits(); again.Store != s.traits.Store || again.Tier != s.traits.Tier || again.Scope != s.traits.Scope || again.Wire != s.traits.Wire {
+		if again := s.b.Traits(); again.Store != s.traits.Store || again.Tier != s.traits.Tier || again.Scope != s.traits.Scope || again.Wire != s.traits.Wire || again.Entries != s.traits.Entries {
 			s.Errorf("traits changed: %+v, %+v", s.traits, again)
 		}
 	}},

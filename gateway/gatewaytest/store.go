@@ -33,9 +33,10 @@ type Store struct {
 
 // held is one lock in the store.
 type held struct {
-	id    tierlock.RequestID
-	token tierlock.Token
-	until time.Time
+	id      tierlock.RequestID
+	token   tierlock.Token
+	until   time.Time
+	entries map[uint64]bool
 }
 
 // NewStore returns a healthy, empty Store.
@@ -47,6 +48,17 @@ func NewStore() *Store {
 func (s *Store) Counts() (c Counts) {
 	s.with(func() { c = s.counts })
 	return c
+}
+
+// Depth counts the entries into the lock of key that were not given back; 0: it is free.
+func (s *Store) Depth(key string) (n int) {
+	s.with(func() {
+		if k, err := tierlock.ParseKey(key); err == nil {
+			h, _ := s.findLocked(k, time.Now())
+			n = len(h.entries)
+		}
+	})
+	return n
 }
 
 // Keys counts the locks that are held in the store now.
@@ -71,7 +83,7 @@ func (s *Store) with(f func()) {
 // Traits tells tier shared and scope cluster, with tokens, probes and a wire of 64.
 func (s *Store) Traits() tierlock.Traits {
 	return tierlock.Traits{
-		Store: "memory", Tier: tierlock.Shared, Scope: tierlock.ScopeCluster, Fences: true, Wire: wire,
+		Store: "memory", Tier: tierlock.Shared, Scope: tierlock.ScopeCluster, Fences: true, Entries: true, Wire: wire,
 		Prober: s, Wired: s, Clocked: s,
 	}
 }
@@ -96,11 +108,14 @@ func (s *Store) Acquire(ctx context.Context, req tierlock.Request) (tierlock.Ans
 		case !req.NotAfter.IsZero() && now.After(req.NotAfter):
 			return tierlock.Answer{Status: tierlock.Late}
 		case ok && h.id == req.ID:
+			h.entries[req.Entry] = true
 			return h.mine(tierlock.Mine)
 		case ok:
 			return h.other(now)
+		case req.Entry != 0:
+			return tierlock.Answer{Status: tierlock.Gone}
 		}
-		h = held{id: req.ID, until: now.Add(req.TTL)}
+		h = held{id: req.ID, until: now.Add(req.TTL), entries: map[uint64]bool{0: true}}
 		if req.Fenced {
 			s.token = max(s.token, req.Floor) + 1
 			h.token = s.token
@@ -138,7 +153,7 @@ func (s *Store) Renew(ctx context.Context, holds []tierlock.Hold) ([]tierlock.An
 	return answers, nil
 }
 
-// Release gives one hold back.
+// Release gives one entry back; the last one frees the key.
 func (s *Store) Release(ctx context.Context, hold tierlock.Hold) (tierlock.Answer, error) {
 	return s.ask(ctx, &s.counts.Release, func() tierlock.Answer {
 		now := time.Now()
@@ -148,6 +163,9 @@ func (s *Store) Release(ctx context.Context, hold tierlock.Hold) (tierlock.Answe
 			return tierlock.Answer{Status: tierlock.Gone}
 		case h.id != hold.ID:
 			return h.other(now)
+		}
+		if delete(h.entries, hold.Entry); len(h.entries) > 0 {
+			return h.mine(tierlock.Mine)
 		}
 		delete(s.holds, hold.Key)
 		return tierlock.Answer{Status: tierlock.Released}
@@ -179,7 +197,7 @@ func (s *Store) findLocked(key tierlock.Key, now time.Time) (held, bool) {
 }
 
 func (h held) mine(status tierlock.Status) tierlock.Answer {
-	return tierlock.Answer{Status: status, Exclusive: true, Token: h.token, Depth: 1, Until: h.until}
+	return tierlock.Answer{Status: status, Exclusive: true, Token: h.token, Depth: len(h.entries), Until: h.until}
 }
 
 func (h held) other(now time.Time) tierlock.Answer {
