@@ -42,8 +42,8 @@ func (g *Gateway) Attach(ctx context.Context, key tierlock.Key, id tierlock.Requ
 		return nil, tierlock.ErrClosed
 	}
 	defer g.leave()
-	if l := g.locks.find(key, r.hash, id); l != nil {
-		return l, nil
+	if h := g.locks.find(key, r.hash, id); h != nil {
+		return h.handle(r.entry), nil
 	}
 	return c.attach(ctx, &r)
 }
@@ -65,7 +65,7 @@ func (c *Chain) attach(ctx context.Context, r *request) (*Lock, error) {
 	}
 	l := c.newLock(ctx, r, &c.store.granter, ans, now)
 	l.recorded = c.policy.Audit.Records(tierlock.Shared) // its own process wrote the beginning down
-	c.gw.locks.add(l)
+	c.gw.locks.add(l.lease)
 	return c.handOut(l), nil
 }
 
@@ -81,20 +81,20 @@ func (r *request) looked(reason tierlock.Reason, cause error) *tierlock.Error {
 // replay answers a repeated request of this process from the registry: the lock it
 // already holds, with what is left of it and its first token; nothing is extended.
 func (c *Chain) replay(r *request) (*Lock, *tierlock.Error) {
-	if !r.named {
+	if !r.named || r.reenters {
 		return nil, nil
 	}
-	l := c.gw.locks.find(r.key, r.hash, r.id)
-	if l == nil {
+	h := c.gw.locks.find(r.key, r.hash, r.id)
+	if h == nil {
 		return nil, nil
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.how != "" {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.how != "" || h.own.unlocked || h.own.entry != 0 {
 		return nil, nil
 	}
-	l.grant.Replayed = true
-	return l, nil
+	h.grant.Replayed = true
+	return &h.own, nil
 }
 
 // DoShared runs fn under the real lock of key: on the shared tier or not at all, and not

@@ -129,8 +129,8 @@ func reasonOf(err error) tierlock.Reason {
 }
 
 // call is one call from its start to its verdict: refused if the gateway is closed,
-// answered from the registry if the same request already holds the lock, else acquired;
-// told in every case.
+// answered from the registry if the same request already holds the lock, an entry if the
+// lock is in hand already, else acquired; told in every case.
 func (c *Chain) call(ctx context.Context, r *request, waits bool) (*Lock, error) {
 	if !c.gw.enter() {
 		return nil, tierlock.ErrClosed
@@ -141,6 +141,9 @@ func (c *Chain) call(ctx context.Context, r *request, waits bool) (*Lock, error)
 		r.end = r.began.Add(r.wait)
 	}
 	l, err := c.replay(r)
+	if l == nil && err == nil {
+		l, err = c.reenter(ctx, r)
+	}
 	if l == nil && err == nil {
 		l, err = c.acquireWithin(ctx, r)
 	}
@@ -161,7 +164,7 @@ func (c *Chain) told(r *request, l *Lock, err *tierlock.Error) {
 		return
 	}
 	now := time.Now()
-	info := AcquireInfo{Chain: c.name, Key: r.key, Ordered: r.order != nil, Took: now.Sub(r.began)}
+	info := AcquireInfo{Chain: c.name, Key: r.key, Ordered: r.order != nil, Entered: r.entry != 0, Took: now.Sub(r.began)}
 	if err != nil {
 		info.Verdict = err.Verdict
 	} else {

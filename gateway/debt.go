@@ -12,7 +12,7 @@ import (
 // would then give that very lock back under it.
 func (c *Chain) takeDebt(ctx context.Context, r *request, deadline time.Time) *tierlock.Error {
 	for {
-		e, busy := c.gw.ledger.take(r.key, r.id)
+		e, busy := c.gw.ledger.take(owner{r.key, r.id, r.entry})
 		if busy == nil {
 			r.debt = e
 			return nil

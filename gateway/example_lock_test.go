@@ -88,6 +88,33 @@ func ExampleChain_Do() {
 	// <nil>
 }
 
+// Code that takes the lock itself may be called by code that has it: under the lock's
+// context it enters, and waits for nobody. The last Unlock frees the key.
+func ExampleReenter() {
+	gw, store := shop()
+	defer func() { _ = gw.Close(context.Background()) }()
+	orders, _ := gw.Chain("order")
+	ctx := context.Background()
+
+	outer, _ := orders.Lock(ctx, "10086")
+	inner, err := orders.Lock(outer.Context(ctx), "10086")
+	fmt.Println(err, inner.Grant() == outer.Grant(), store.Depth("biz:order:lock:10086"))
+
+	// From where no such context leads to, by the request id.
+	third, err := orders.TryLock(ctx, "10086", gateway.Reenter(outer.Grant().RequestID))
+	fmt.Println(err, store.Depth("biz:order:lock:10086"))
+	_ = outer.Unlock(ctx)
+	_ = inner.Unlock(ctx)
+	fmt.Println(store.Keys())
+	_ = third.Unlock(ctx)
+	fmt.Println(store.Keys())
+	// Output:
+	// <nil> true 2
+	// <nil> 3
+	// 1
+	// 0
+}
+
 // Where the store cannot answer, a chain with a version guard goes on by one statement that
 // compares a version.
 func ExampleOptimistically() {

@@ -34,6 +34,7 @@ type (
 		Took    time.Duration  // the whole call
 		Waited  time.Duration  // the part of Took since the first answer "held"
 		Ordered bool           // an operator's order decided the tier
+		Entered bool           // one more entry into a lock in hand: Released tells of all of them once
 	}
 	// ReleaseInfo tells of the end of a lock.
 	ReleaseInfo struct {

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/audit"
+	"github.com/tierlock/tierlock/degrade"
 )
 
 // margin is what a holder stops before the store may grant the lock to another: time for
@@ -26,78 +28,116 @@ var (
 	errMaxHold = errors.New("held for as long as max_hold allows")
 )
 
-// Context returns a child of ctx that ends before the store can give the lock to somebody
-// else, and when the lock is over for any other reason. Put it in the place of ctx:
-//
-//	ctx = lock.Context(ctx)
-//
-// context.Cause tells why it ended: [ErrUnlocked], an error that matches
-// [tierlock.ErrLost], or what ended ctx. It carries the lock: see [LockOf].
-//
-// What nobody can see in time is not promised: a release by somebody who knows the request
-// id, or by an operator (noticed at the next renewal), a suspended process, a step of the
-// store's clock.
-func (l *Lock) Context(ctx context.Context) context.Context {
-	if l == nil {
-		return ctx
-	}
-	child, cancel := context.WithCancelCause(carrier{ctx, l})
-	l.bind(cancel)
-	return child
+// lease is what all entries of this process into one lock share: the grant, its end and
+// what became of it. Registry and watchdog know leases; callers know entries.
+type lease struct {
+	own      Lock // the first entry
+	chain    *Chain
+	by       *granter
+	ladder   *ladder
+	hash     uint64          // of the key
+	tier     tierlock.Tier   // with the two below in one word
+	recorded bool            // has an acquire event; set before anybody else sees the lock
+	ready    bool            // may be found in the registry; guarded by its shard
+	reason   tierlock.Reason // why it is below shared, or not plainly shared
+	ttl      time.Duration
+	every    time.Duration // between renewals; 0: none; guarded by mu once it is watched
+	order    *degrade.Order
+	business *audit.Business
+	began    time.Time // of the call, for the budget
+
+	mu      sync.Mutex
+	more    []*Lock        // entries after the first that were not given back; guarded by mu
+	grant   tierlock.Grant // guarded by mu: ExpiresAt moves with renewals; key, request id and AcquiredAt stay
+	until   time.Time      // the store does not grant to another before; guarded by mu
+	asked   time.Time      // the farthest end that the holder's own renewals asked for; guarded by mu
+	how     audit.How      // empty while live; guarded by mu
+	cause   error          // why the contexts ended; guarded by mu
+	outcome audit.Work     // guarded by mu
+	bound   []binding      // of the contexts; guarded by mu
+	timer   *time.Timer    // of the contexts, at ExpiresAt; guarded by mu
+
+	prev, next *lease // in the registry; guarded by its shard
+	slot       slot   // in the watchdog; guarded by its mutex
 }
 
-// bind has cancel called when the lock is over, at once if it is.
-func (l *Lock) bind(cancel context.CancelCauseFunc) {
-	l.mu.Lock()
-	over, cause := l.how != "", l.cause
-	if !over {
-		l.bound = append(l.bound, cancel)
-		if l.timer == nil {
-			// A context is a promise to the millisecond, so it gets a timer of its own.
-			// A lock nobody made a context of only owes an end event: the watchdog
-			// brings that, and ten thousand locks need no timers.
-			l.timer = time.AfterFunc(time.Until(l.grant.ExpiresAt), l.expire)
-		}
+// attrs names the lock in a log line; never by its request id.
+func (h *lease) attrs(why error) []slog.Attr {
+	attrs := []slog.Attr{
+		slog.String("chain", h.chain.name), slog.String("key", h.grant.Key.String()),
+		slog.String("holder", h.grant.RequestID.Fingerprint()), slog.String("tier", h.tier.String()),
 	}
-	l.mu.Unlock()
-	if over {
-		cancel(cause)
+	if why != nil {
+		attrs = append(attrs, slog.Any("cause", why))
 	}
+	return attrs
 }
 
-// LockOf returns the lock whose [Lock.Context] ctx is, or descends from.
-func LockOf(ctx context.Context) (*Lock, bool) {
-	l, ok := ctx.Value(lockKey{}).(*Lock)
-	return l, ok
+// place is where the watchdog keeps it.
+func (h *lease) place() *slot { return &h.slot }
+
+// whole names the lock without saying which entry: what a renewal asks for.
+func (h *lease) whole() tierlock.Hold {
+	return tierlock.Hold{Key: h.grant.Key, ID: h.grant.RequestID, TTL: h.ttl}
 }
 
-type lockKey struct{}
-
-// carrier is ctx with a lock in it.
-type carrier struct {
-	context.Context
-	lock *Lock
+// now is the grant as it is now.
+func (h *lease) now() tierlock.Grant {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.grant
 }
 
-func (c carrier) Value(key any) any {
-	if key == (lockKey{}) {
-		return c.lock
+// renewable tells whether the watchdog keeps it beyond its first ttl.
+func (h *lease) renewable() bool { return h.every > 0 }
+
+// failed makes the error of an operation on the lock.
+func (h *lease) failed(op string, reason tierlock.Reason, cause error) *tierlock.Error {
+	v := h.chain.policy.Ladder.Refusal(reason)
+	v.Tier = h.tier
+	if v.Advice == tierlock.AdviseOptimistic {
+		v.Advice = 0 // no advice for work that already runs
 	}
-	return c.Context.Value(key)
+	return &tierlock.Error{Op: op, Chain: h.chain.name, Key: h.grant.Key, Verdict: v, Err: cause}
+}
+
+func (h *lease) isOver() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.how != ""
+}
+
+// storeEnd is until when the store may still hold the key for this lock.
+func (h *lease) storeEnd() time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.until
+}
+
+// storeFrees is when the store has freed the key by itself, whatever became of the
+// renewals: those of the watchdog ask for ttl, the holder's own for whatever he said. A
+// live lock, of which one entry is given back, goes on being renewed until max_hold.
+func (h *lease) storeFrees(now time.Time) time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.how == "" {
+		now = later(now, h.grant.AcquiredAt.Add(h.chain.policy.MaxHold))
+	}
+	return later(now.Add(h.ttl), later(h.until, h.asked))
 }
 
 // extend moves the end to what a good renewal promised; it never moves it back. It tells
 // whether the lock was still live.
-func (l *Lock) extend(until time.Time) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.how != "" {
+func (h *lease) extend(until time.Time) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.how != "" {
 		return false
 	}
-	if until.After(l.until) {
-		l.until, l.grant.ExpiresAt = until, holdersEnd(until)
-		if l.timer != nil {
-			l.timer.Reset(time.Until(l.grant.ExpiresAt))
+	if until.After(h.until) {
+		h.until, h.grant.ExpiresAt = until, holdersEnd(until)
+		if h.timer != nil {
+			h.timer.Reset(time.Until(h.grant.ExpiresAt))
 		}
 	}
 	return true
@@ -105,62 +145,62 @@ func (l *Lock) extend(until time.Time) bool {
 
 // expire ends the lock if its time has run out. The contexts' timer and the watchdog both
 // call it; the first one counts.
-func (l *Lock) expire() { l.lose(audit.Expired, errExpired) }
+func (h *lease) expire() { h.lose(audit.Expired, errExpired) }
 
 // lose ends a lock that its holder did not give back, and tells everybody: the contexts
 // first, since work must stop before anything else. It tells whether the lock was live.
-func (l *Lock) lose(how audit.How, why error) bool {
+func (h *lease) lose(how audit.How, why error) bool {
 	now := time.Now()
-	lost := l.failed("renew", tierlock.ReasonLost, why)
-	e, ok := l.finish(how, lost, now)
+	lost := h.failed("renew", tierlock.ReasonLost, why)
+	e, ok := h.finish(how, lost, now)
 	if !ok {
 		return false
 	}
-	l.chain.gw.log.LogAttrs(context.Background(), slog.LevelWarn, "lock lost", l.attrs(why)...)
+	h.chain.gw.log.LogAttrs(context.Background(), slog.LevelWarn, "lock lost", h.attrs(why)...)
 	info := e.info(now)
 	info.Err = lost
-	tell(l.chain.gw.hooks.Lost, LostInfo{Grant: l.grant, Held: info.Held, Cause: lost})
-	tell(l.chain.gw.hooks.Released, info)
+	tell(h.chain.gw.hooks.Lost, LostInfo{Grant: h.grant, Held: info.Held, Cause: lost})
+	tell(h.chain.gw.hooks.Released, info)
 	return true
 }
 
 // ending is what finish found. The lock's grant never changes after its end, so it is
 // read there without the mutex.
 type ending struct {
-	lock *Lock
+	lock *lease
 	at   time.Time // the end; of a lock that ran out, when it did
 }
 
 // finish is the one way a lock ends; ok tells whether this call ended it. Contexts are
 // ended after the mutex is given back, since that may run the caller's code.
-func (l *Lock) finish(how audit.How, cause error, now time.Time) (e ending, ok bool) {
-	l.mu.Lock()
-	expires := l.grant.ExpiresAt
+func (h *lease) finish(how audit.How, cause error, now time.Time) (e ending, ok bool) {
+	h.mu.Lock()
+	expires := h.grant.ExpiresAt
 	switch {
-	case l.how != "", how == audit.Expired && now.Before(expires): // over, or renewed just now
-		l.mu.Unlock()
+	case h.how != "", how == audit.Expired && now.Before(expires): // over, or renewed just now
+		h.mu.Unlock()
 		return ending{}, false
 	case now.After(expires): // whoever comes late finds that it ended then
 		if how == audit.Released {
-			how, cause = audit.Expired, l.failed("renew", tierlock.ReasonLost, errExpired)
+			how, cause = audit.Expired, h.failed("renew", tierlock.ReasonLost, errExpired)
 		}
 		now = expires
 	}
-	l.how, l.cause = how, cause
-	e = ending{l, now}
-	bound, timer, outcome := l.bound, l.timer, l.outcome
-	l.bound, l.timer = nil, nil
-	l.mu.Unlock()
+	h.how, h.cause = how, cause
+	e = ending{h, now}
+	bound, timer, outcome := h.bound, h.timer, h.outcome
+	h.bound, h.timer = nil, nil
+	h.mu.Unlock()
 
 	if timer != nil {
 		timer.Stop()
 	}
-	for _, cancel := range bound {
-		cancel(cause)
+	for _, b := range bound {
+		b.cancel(cause)
 	}
-	l.chain.gw.watchdog.forget(l)
-	l.chain.gw.locks.remove(l)
-	l.recordEnd(how, outcome, e.wall())
+	h.chain.gw.watchdog.forget(h)
+	h.chain.gw.locks.remove(h)
+	h.recordEnd(how, outcome, e.wall())
 	return e, true
 }
 

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/tierlock/tierlock"
@@ -15,6 +16,7 @@ type Option struct {
 	kind       optionKind
 	span       time.Duration
 	id         tierlock.RequestID
+	entry      uint64
 	business   *audit.Business
 	optimistic func(context.Context) error
 }
@@ -25,6 +27,8 @@ const (
 	optionTTL optionKind = iota + 1
 	optionWait
 	optionID
+	optionReenter
+	optionEntry
 	optionNoRenew
 	optionAbout
 	optionOptimistic
@@ -40,6 +44,21 @@ func WithWait(wait time.Duration) Option { return Option{kind: optionWait, span:
 // WithRequestID makes the call repeatable: the same id gets the same grant again, with its
 // remaining time and first token, and a repeat never counts twice.
 func WithRequestID(id tierlock.RequestID) Option { return Option{kind: optionID, id: id} }
+
+// Reenter enters the lock of the same key that id holds, as a call under its [Lock.Context]
+// does by itself, from wherever: another goroutine, another process, another language. The
+// Lock returned is an entry of its own; the key is free when the last one is given back.
+// It takes what the lock has — tier, token, time left — and extends nothing; the call waits
+// for nobody. ErrLost if id does not hold the key (any more).
+//
+// A lock of another process is entered in the shared store only. It is renewed from here
+// too, and its end event comes from each process when its own last entry leaves.
+func Reenter(id tierlock.RequestID) Option { return Option{kind: optionReenter, id: id} }
+
+// WithEntry names the entry of [Reenter], 1 to 2^53-1, so that a repeat changes nothing:
+// with the same name it is the same entry. Without it a fresh one is drawn. With
+// [Gateway.Attach] it says which entry the handle gives back.
+func WithEntry(entry uint64) Option { return Option{kind: optionEntry, entry: entry} }
 
 // WithoutRenew leaves the lock to its ttl: whoever took it renews it, or nobody.
 func WithoutRenew() Option { return Option{kind: optionNoRenew} }
@@ -68,6 +87,16 @@ func (o *Option) apply(r *request) error {
 			return tierlock.Invalid("request_id", "", "is all zero")
 		}
 		r.id, r.named = o.id, true
+	case optionReenter:
+		if o.id.IsZero() {
+			return tierlock.Invalid("request_id", "", "is all zero")
+		}
+		r.id, r.named, r.reenters = o.id, true, true
+	case optionEntry:
+		if o.entry == 0 || o.entry > maxEntry {
+			return tierlock.Invalid("entry", strconv.FormatUint(o.entry, 10), "want 1 to 2^53-1")
+		}
+		r.entry = o.entry
 	case optionNoRenew:
 		r.norenew = true
 	case optionAbout:

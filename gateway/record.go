@@ -58,24 +58,24 @@ func (c *Chain) record(ctx context.Context, r *request, l *Lock, deadline time.T
 
 // recordEnd writes the end of a grant down, without waiting. Only what has an acquire
 // event, or was attached, gets one.
-func (l *Lock) recordEnd(how audit.How, outcome audit.Work, at time.Time) {
-	if !l.recorded {
+func (h *lease) recordEnd(how audit.How, outcome audit.Work, at time.Time) {
+	if !h.recorded {
 		return
 	}
-	gw := l.chain.gw
+	gw := h.chain.gw
 	ev := gw.events.get()
 	defer gw.events.put(ev)
-	*ev = audit.Ended(l.grant, how, outcome, at)
-	ev.TTL = l.ttl
-	l.fill(ev)
+	*ev = audit.Ended(h.grant, how, outcome, at)
+	ev.TTL = h.ttl
+	h.fill(ev)
 	gw.audit.Note(ev)
 }
 
 // fill adds what the grant itself does not say.
-func (l *Lock) fill(ev *audit.Event) {
-	ev.Reason = l.reason
-	ev.OnFull = l.chain.policy.Audit.OnFull
-	l.chain.fill(ev, l.order, l.business)
+func (h *lease) fill(ev *audit.Event) {
+	ev.Reason = h.reason
+	ev.OnFull = h.chain.policy.Audit.OnFull
+	h.chain.fill(ev, h.order, h.business)
 }
 
 // fill adds what every event of the chain tells: how far the clock may be off, the order

@@ -19,19 +19,19 @@ type registry struct {
 
 type shard struct {
 	mu   sync.Mutex
-	head map[tierlock.Key]*Lock // guarded by mu, like prev and next of every lock in it
-	_    [48]byte               // keeps two shards off one cache line
+	head map[tierlock.Key]*lease // guarded by mu, like prev and next of every lock in it
+	_    [48]byte                // keeps two shards off one cache line
 }
 
 // of returns the shard of the key with that hash.
 func (r *registry) of(hash uint64) *shard { return &r.shards[hash%uint64(len(r.shards))] }
 
 // add puts l in. A lock is added once and removed once.
-func (r *registry) add(l *Lock) {
+func (r *registry) add(l *lease) {
 	s := r.of(l.hash)
 	s.mu.Lock()
 	if s.head == nil {
-		s.head = make(map[tierlock.Key]*Lock)
+		s.head = make(map[tierlock.Key]*lease)
 	}
 	if first := s.head[l.grant.Key]; first != nil {
 		l.next, first.prev = first, l
@@ -42,7 +42,7 @@ func (r *registry) add(l *Lock) {
 }
 
 // remove takes l out; it does nothing the second time.
-func (r *registry) remove(l *Lock) {
+func (r *registry) remove(l *lease) {
 	s := r.of(l.hash)
 	s.mu.Lock()
 	in := l.prev != nil || s.head[l.grant.Key] == l
@@ -55,7 +55,7 @@ func (r *registry) remove(l *Lock) {
 	}
 }
 
-func (s *shard) unlinkLocked(l *Lock) {
+func (s *shard) unlinkLocked(l *lease) {
 	if l.next != nil {
 		l.next.prev = l.prev
 	}
@@ -73,7 +73,7 @@ func (s *shard) unlinkLocked(l *Lock) {
 // publish lets others find l, which is decided and recorded by now: nobody may get a
 // bypass lock whose event is not durable yet. If the same request got its lock twice at
 // once, the first one published is the lock, and publish returns it.
-func (r *registry) publish(l *Lock) *Lock {
+func (r *registry) publish(l *lease) *lease {
 	s := r.of(l.hash)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,8 +86,16 @@ func (r *registry) publish(l *Lock) *Lock {
 	return l
 }
 
+// force publishes l beside what is there.
+func (r *registry) force(l *lease) {
+	s := r.of(l.hash)
+	s.mu.Lock()
+	l.ready = true
+	s.mu.Unlock()
+}
+
 // find returns the live, published lock of (key, id), or nil.
-func (r *registry) find(key tierlock.Key, hash uint64, id tierlock.RequestID) *Lock {
+func (r *registry) find(key tierlock.Key, hash uint64, id tierlock.RequestID) *lease {
 	s := r.of(hash)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,7 +108,7 @@ func (r *registry) find(key tierlock.Key, hash uint64, id tierlock.RequestID) *L
 }
 
 // twin tells whether another live lock stands for the same hold as l.
-func (r *registry) twin(l *Lock) bool {
+func (r *registry) twin(l *lease) bool {
 	s := r.of(l.hash)
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,26 +11,38 @@ import (
 	"github.com/tierlock/tierlock/breaker"
 )
 
-// Unlock gives the lock back. It is idempotent, does nothing on nil, works under a
-// canceled ctx, of which it takes the values only, and returns within the policy's
-// attempt. Its error never means that the work failed: ErrLost tells that the lock had
+// Unlock gives the lock back; of a lock that was entered several times, this entry: the
+// last one frees the key. It is idempotent, does nothing on nil, works under a canceled
+// ctx, of which it takes the values only, and returns within the policy's attempt. Its error never means that the work failed: ErrLost tells that the lock had
 // ended before, any other that the store did not answer — or was known to be down, and
 // not asked — and that the release goes on behind the caller until it is answered or the
 // lock's ttl is over. A second Unlock returns nil.
 func (l *Lock) Unlock(ctx context.Context) error {
-	if l == nil || !l.claim() {
+	if l == nil {
 		return nil
 	}
 	if ctx == nil { // what is deferred must give back whatever went wrong before
 		ctx = context.Background()
 	}
 	now := time.Now()
+	switch rest, bound := l.leave(); rest {
+	case leftBefore:
+		return nil
+	case leftSilently, leftOthers:
+		for _, b := range bound {
+			b.cancel(ErrUnlocked)
+		}
+		if rest == leftSilently {
+			return nil
+		}
+		return l.unlockOne(ctx, now)
+	}
 	e, ended := l.finish(audit.Released, ErrUnlocked, now)
 	if !ended {
 		return l.unlockOver(ctx, now)
 	}
 	info := e.info(now)
-	info.Deferred, info.Err = l.release(ctx, now)
+	_, info.Deferred, info.Err = l.release(ctx, now)
 	if cause := l.endedBy(); !errors.Is(cause, ErrUnlocked) {
 		info.Err = cause // it had run out a moment before
 	}
@@ -41,13 +53,19 @@ func (l *Lock) Unlock(ctx context.Context) error {
 	return info.Err
 }
 
-// claim lets the first Unlock through.
-func (l *Lock) claim() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	first := !l.unlocked
-	l.unlocked = true
-	return first
+// unlockOne gives one entry of several back; the lock goes on.
+func (l *Lock) unlockOne(ctx context.Context, now time.Time) error {
+	status, _, err := l.release(ctx, now)
+	switch status {
+	case tierlock.Released: // the backend knew of no other one
+		if l.lose(audit.Lost, errRetaken) {
+			return l.endedBy()
+		}
+		// The last one left meanwhile, and its release overtook this one.
+	case tierlock.Gone, tierlock.Held:
+		l.lose(audit.Lost, errGone)
+	}
+	return err
 }
 
 // unlockOver gives back what is left of a lock that ended by itself: its key may stand in
@@ -57,24 +75,24 @@ func (l *Lock) unlockOver(ctx context.Context, now time.Time) error {
 	how, cause := l.how, l.cause
 	l.mu.Unlock()
 	if how != audit.Lost {
-		_, _ = l.release(ctx, now)
+		_, _, _ = l.release(ctx, now)
 	}
 	return cause
 }
 
 // endedBy is the cause that the lock's contexts ended with.
-func (l *Lock) endedBy() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.cause
+func (h *lease) endedBy() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.cause
 }
 
 // release asks the backend once, inside the attempt. A store that is known to be down is
 // not asked at all, so that nobody waits for it.
-func (l *Lock) release(ctx context.Context, now time.Time) (deferred bool, err error) {
+func (l *Lock) release(ctx context.Context, now time.Time) (found tierlock.Status, deferred bool, err error) {
 	if l.tier == tierlock.Shared && l.ladder.down() && !l.chain.gw.closed.Load() {
 		l.chain.gw.ledger.add(l.chain.putOff(l))
-		return true, l.failed("release", tierlock.ReasonDown, nil)
+		return 0, true, l.failed("release", tierlock.ReasonDown, nil)
 	}
 	pass := l.counted()
 	ans, cause := l.by.Release(detach(ctx, now.Add(l.chain.policy.Attempt)), l.hold())
@@ -82,22 +100,22 @@ func (l *Lock) release(ctx context.Context, now time.Time) (deferred bool, err e
 	switch {
 	case cause != nil && l.tier == tierlock.Shared:
 		l.chain.gw.ledger.add(l.chain.putOff(l))
-		return true, l.failed("release", faultReason(cause), cause)
+		return 0, true, l.failed("release", faultReason(cause), cause)
 	case cause != nil:
-		return false, l.failed("release", faultReason(cause), cause)
+		return 0, false, l.failed("release", faultReason(cause), cause)
 	case ans.Status == tierlock.Gone, ans.Status == tierlock.Held:
-		return false, l.failed("release", tierlock.ReasonLost, errGone)
+		return ans.Status, false, l.failed("release", tierlock.ReasonLost, errGone)
 	}
-	return false, nil
+	return ans.Status, false, nil
 }
 
 // counted counts an operation on the wire of a shared lock's target, until the pass is
 // told how it went; the zero Pass of any other lock counts nothing.
-func (l *Lock) counted() breaker.Pass {
-	if l.tier != tierlock.Shared {
+func (h *lease) counted() breaker.Pass {
+	if h.tier != tierlock.Shared {
 		return breaker.Pass{}
 	}
-	return l.ladder.target.sensor.Count()
+	return h.ladder.target.sensor.Count()
 }
 
 // detach is ctx without its end, with a deadline and no timer.

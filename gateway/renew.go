@@ -25,7 +25,7 @@ func (l *Lock) Renew(ctx context.Context, ttl time.Duration) error {
 	if !l.ask(deadline.Add(ttl)) {
 		return l.failed("renew", tierlock.ReasonLost, l.endedBy())
 	}
-	hold := l.hold()
+	hold := l.whole()
 	hold.TTL = ttl
 	pass := l.counted()
 	answers, cause := l.by.Renew(tierlock.Until(ctx, deadline), []tierlock.Hold{hold})
@@ -37,38 +37,38 @@ func (l *Lock) Renew(ctx context.Context, ttl time.Duration) error {
 	if err := l.renewed(ans, cause); err != nil {
 		return err
 	}
-	l.chain.gw.watchdog.watch(l, time.Now())
+	l.chain.gw.watchdog.watch(l.lease, time.Now())
 	return nil
 }
 
 // ask notes how far a renewal may move the end in the store, its answer lost or not. It
 // tells whether the lock is live.
-func (l *Lock) ask(end time.Time) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.how != "" {
+func (h *lease) ask(end time.Time) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.how != "" {
 		return false
 	}
-	l.asked = later(l.asked, end)
+	h.asked = later(h.asked, end)
 	return true
 }
 
 // renewed takes the answer of one renewal in, the holder's or the watchdog's. A missing
 // answer changes nothing: the lock ends when it would have.
-func (l *Lock) renewed(ans tierlock.Answer, cause error) error {
+func (h *lease) renewed(ans tierlock.Answer, cause error) error {
 	var err error
 	switch ans.Status {
 	case tierlock.Mine, tierlock.Granted:
-		if !l.extend(ans.Until) {
-			return l.failed("renew", tierlock.ReasonLost, l.endedBy()) // given back meanwhile
+		if !h.extend(ans.Until) {
+			return h.failed("renew", tierlock.ReasonLost, h.endedBy()) // given back meanwhile
 		}
 	case tierlock.Gone, tierlock.Held, tierlock.Released:
-		if err = l.failed("renew", tierlock.ReasonLost, errGone); !l.lose(audit.Lost, errGone) {
+		if err = h.failed("renew", tierlock.ReasonLost, errGone); !h.lose(audit.Lost, errGone) {
 			return err // given back meanwhile: no renewal has failed
 		}
 	default:
-		err = l.failed("renew", faultReason(cause), cause)
+		err = h.failed("renew", faultReason(cause), cause)
 	}
-	tell(l.chain.gw.hooks.Renewed, RenewInfo{Grant: l.Grant(), Err: err})
+	tell(h.chain.gw.hooks.Renewed, RenewInfo{Grant: h.now(), Err: err})
 	return err
 }

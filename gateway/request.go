@@ -19,13 +19,15 @@ type request struct {
 	key    tierlock.Key
 	hash   uint64 // of key
 	id     tierlock.RequestID
-	named  bool // the caller gave the id: it may have been used before
+	named  bool   // the caller gave the id: it may have been used before
+	entry  uint64 // of a re-entry; 0: the call is an acquisition
 	ttl    time.Duration
 	wait   time.Duration
 	began  time.Time
 	end    time.Time // of the wait; zero: one attempt, no waiting
 
 	norenew    bool
+	reenters   bool // Reenter: into the lock of that id or not at all
 	sharedOnly bool // DoShared: the shared tier or nothing, and not under an order
 	business   *audit.Business
 	optimistic func(context.Context) error
@@ -47,7 +49,13 @@ func (c *Chain) newRequest(r *request, id string, opts []Option) error {
 	if err != nil {
 		return err
 	}
-	return c.requestFor(r, key, opts)
+	if err := c.requestFor(r, key, opts); err != nil {
+		return err
+	}
+	if r.entry != 0 && !r.reenters {
+		return tierlock.Invalid("entry", utoa(r.entry), "names an entry of a lock: say with Reenter which")
+	}
+	return nil
 }
 
 func (c *Chain) requestFor(r *request, key tierlock.Key, opts []Option) error {
@@ -66,7 +74,7 @@ func (c *Chain) requestFor(r *request, key tierlock.Key, opts []Option) error {
 
 // hold is the request as a backend knows it.
 func (r *request) hold(ttl time.Duration) tierlock.Hold {
-	return tierlock.Hold{Key: r.key, ID: r.id, TTL: ttl}
+	return tierlock.Hold{Key: r.key, ID: r.id, Entry: r.entry, TTL: ttl}
 }
 
 // deadline is when an attempt that starts at now must be over: after the attempt's own

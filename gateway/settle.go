@@ -45,11 +45,14 @@ type ledger struct {
 	full    atomic.Int64     // entries that found no room
 }
 
-// owner is what the store knows a lock by.
+// owner is what the store knows an entry into a lock by.
 type owner struct {
-	key tierlock.Key
-	id  tierlock.RequestID
+	key   tierlock.Key
+	id    tierlock.RequestID
+	entry uint64
 }
+
+func ownerOf(h tierlock.Hold) owner { return owner{h.Key, h.ID, h.Entry} }
 
 // entry is one thing to give back. Once it is in the ledger, the ledger's mutex guards it.
 type entry struct {
@@ -70,9 +73,13 @@ func (e *entry) place() *slot { return &e.slot }
 
 // inDoubt is the entry of an acquire without an answer.
 func (c *Chain) inDoubt(r *request, notAfter time.Time) *entry {
+	giveUp := notAfter.Add(r.ttl)
+	if r.entry != 0 { // the lock it would be in goes on
+		giveUp = giveUp.Add(c.policy.MaxHold)
+	}
 	return &entry{
 		chain: c, ladder: r.ladder, hold: r.hold(r.ttl), added: time.Now(),
-		notAfter: notAfter, giveUp: notAfter.Add(r.ttl), pause: settleFirst,
+		notAfter: notAfter, giveUp: giveUp, pause: settleFirst,
 	}
 }
 
@@ -89,7 +96,7 @@ func (c *Chain) putOff(l *Lock) *entry {
 // entry: asked for again, the later times count, and a Release that is out already, sent
 // before them, is no last word any more.
 func (g *ledger) add(e *entry) {
-	who, room := owner{e.hold.Key, e.hold.ID}, true
+	who, room := ownerOf(e.hold), true
 	g.mu.Lock()
 	if old := g.entries[who]; old != nil {
 		old.notAfter, old.giveUp = later(e.notAfter, old.notAfter), later(e.giveUp, old.giveUp)
@@ -211,7 +218,7 @@ func (g *ledger) settled(e *entry, round int, sent, now time.Time, err error) (o
 	// Not before: a retry of the same request must not get the lock while a Release of it
 	// is on its way.
 	if e.over && e.out == 0 {
-		delete(g.entries, owner{e.hold.Key, e.hold.ID})
+		delete(g.entries, ownerOf(e.hold))
 	}
 	return over, len(g.entries) == 0
 }
@@ -234,20 +241,20 @@ func (g *ledger) hurry(t *target) {
 	poke(g.wake)
 }
 
-// take takes the entry of (key, id) out, so that a repeated request may try again without
+// take takes the entry of who out, so that a repeated request may try again without
 // its new lock being given back behind it. If a release of it is out, take returns the
 // channel that is closed when it has ended.
-func (g *ledger) take(key tierlock.Key, id tierlock.RequestID) (e *entry, busy <-chan struct{}) {
+func (g *ledger) take(who owner) (e *entry, busy <-chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	e = g.entries[owner{key, id}]
+	e = g.entries[who]
 	switch {
 	case e == nil:
 		return nil, nil
 	case e.answered != nil:
 		return nil, e.answered
 	}
-	delete(g.entries, owner{key, id})
+	delete(g.entries, who)
 	g.due.drop(e)
 	return e, nil
 }

@@ -78,7 +78,7 @@ func (c *Chain) useShared(ctx context.Context, r *request, route degrade.Route, 
 	now := time.Now()
 	l = c.newLock(ctx, r, &c.store.granter, ans, now)
 	l.reason = route.Reason
-	c.gw.locks.add(l)
+	c.gw.locks.add(l.lease)
 	if reason, moved := r.moved(route, now); moved {
 		c.unused(l)
 		return nil, r.because(reason, nil), true
@@ -113,20 +113,35 @@ func (c *Chain) heldLocally(r *request, now time.Time) *tierlock.Error {
 }
 
 // handOut makes a decided grant the caller's. Where the same request was served twice at
-// once, both callers get the first handle. If both stand for the one hold, that is all; a
-// hold on another tier is the loser's own, and is given back.
+// once, both callers get the first handle. If both stand for the one hold, that is all, or
+// one is an entry into the other's; a hold on another tier is the loser's own, and is given
+// back.
 func (c *Chain) handOut(l *Lock) *Lock {
-	if first := c.gw.locks.publish(l); first != l {
-		if first.by != l.by {
-			c.unused(l)
-			return first
-		}
-		l.recorded = false // its end is the other's to tell
-		_, _ = l.finish(audit.Released, ErrUnlocked, time.Now())
-		return first
+	first := c.gw.locks.publish(l.lease)
+	switch {
+	case first == l.lease:
+		c.gw.watchdog.watch(first, first.grant.AcquiredAt)
+		return l
+	case first.by != l.by:
+		c.unused(l)
+		return &first.own
 	}
-	c.gw.watchdog.watch(l, l.grant.AcquiredAt)
-	return l
+	same, _, live := first.join(l.entry, l.work)
+	switch {
+	case live:
+		if twice, ok := same.confirm(); ok {
+			c.gw.ledger.add(twice)
+		}
+	case l.entry != 0: // all others leave this moment, this entry is the store's last
+		c.gw.locks.force(l.lease)
+		c.gw.watchdog.watch(l.lease, l.grant.AcquiredAt)
+		return l
+	default:
+		same = &first.own
+	}
+	l.recorded = false // its end is the other's to tell
+	_, _ = l.finish(audit.Released, ErrUnlocked, time.Now())
+	return same
 }
 
 // unused gives a grant back that nobody has seen: the shared one behind the caller, who
@@ -139,7 +154,7 @@ func (c *Chain) unused(l *Lock) {
 	if _, ok := l.finish(audit.Forced, ErrUnlocked, time.Now()); !ok {
 		return
 	}
-	if c.gw.locks.twin(l) {
+	if c.gw.locks.twin(l.lease) {
 		return
 	}
 	if l.tier == tierlock.Shared {

@@ -31,7 +31,7 @@ func (c *Chain) standIn(ctx context.Context, r *request, route degrade.Route, by
 	}
 	l = c.newLock(ctx, r, by, ans, time.Now())
 	l.ttl, l.reason = ttl, route.Reason
-	c.gw.locks.add(l)
+	c.gw.locks.add(l.lease)
 	if local {
 		if err := c.heldShared(r); err != nil {
 			c.unused(l)

@@ -27,7 +27,7 @@ type watchdog struct {
 	wake chan struct{} // buffered: something is due earlier than thought
 
 	mu    sync.Mutex
-	due   queue[*Lock]              // guarded by mu
+	due   queue[*lease]             // guarded by mu
 	next  time.Time                 // when the loop will look again; guarded by mu
 	batch map[renewal]*renewalBatch // guarded by mu
 }
@@ -40,12 +40,12 @@ type renewal struct {
 
 // renewalBatch is what waits for its turn on the wire.
 type renewalBatch struct {
-	locks []*Lock
+	locks []*lease
 	out   bool // a Renew of this kind is under way
 }
 
 // watch begins to keep l, which was granted or renewed at now.
-func (w *watchdog) watch(l *Lock, now time.Time) {
+func (w *watchdog) watch(l *lease, now time.Time) {
 	l.mu.Lock()
 	due := l.nextDueLocked(now)
 	over := l.how != ""
@@ -57,7 +57,7 @@ func (w *watchdog) watch(l *Lock, now time.Time) {
 
 // set makes l due at due. A lock that was forgotten meanwhile stays so: its end was told
 // before it left, under the lock's own mutex.
-func (w *watchdog) set(l *Lock, due time.Time) {
+func (w *watchdog) set(l *lease, due time.Time) {
 	w.mu.Lock()
 	if !l.slot.gone {
 		w.due.set(l, due)
@@ -70,7 +70,7 @@ func (w *watchdog) set(l *Lock, due time.Time) {
 }
 
 // forget takes l out for good.
-func (w *watchdog) forget(l *Lock) {
+func (w *watchdog) forget(l *lease) {
 	w.mu.Lock()
 	l.slot.gone = true
 	w.due.drop(l)
@@ -78,14 +78,14 @@ func (w *watchdog) forget(l *Lock) {
 }
 
 // nextDueLocked is when a lock that was looked after at now wants to be again.
-func (l *Lock) nextDueLocked(now time.Time) time.Time {
-	due := l.grant.ExpiresAt
-	if end := l.grant.AcquiredAt.Add(l.chain.policy.MaxHold); end.Before(due) {
+func (h *lease) nextDueLocked(now time.Time) time.Time {
+	due := h.grant.ExpiresAt
+	if end := h.grant.AcquiredAt.Add(h.chain.policy.MaxHold); end.Before(due) {
 		due = end
 	}
-	if l.every > 0 {
+	if h.every > 0 {
 		// A little early rather than late, and not all that were taken together together.
-		if renew := now.Add(l.every - jitter(l.every/16)); renew.Before(due) {
+		if renew := now.Add(h.every - jitter(h.every/16)); renew.Before(due) {
 			due = renew
 		}
 	}
@@ -96,7 +96,7 @@ func (l *Lock) nextDueLocked(now time.Time) time.Time {
 func (w *watchdog) run(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	var due []*Lock
+	var due []*lease
 	for {
 		due = w.collect(due[:0])
 		now := time.Now()
@@ -116,7 +116,7 @@ func (w *watchdog) run(ctx context.Context) {
 }
 
 // collect takes out what is due.
-func (w *watchdog) collect(into []*Lock) []*Lock {
+func (w *watchdog) collect(into []*lease) []*lease {
 	now := time.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -144,11 +144,11 @@ func (w *watchdog) pause() time.Duration {
 }
 
 // tend does for l what is due: its end, or its renewal.
-func (w *watchdog) tend(l *Lock, now time.Time) {
+func (w *watchdog) tend(l *lease, now time.Time) {
 	l.mu.Lock()
 	expired := !now.Before(l.grant.ExpiresAt)
 	tooLong := now.Sub(l.grant.AcquiredAt) >= l.chain.policy.MaxHold
-	if l.every > 0 && ended(l.work) {
+	if l.every > 0 && l.abandonedLocked() {
 		l.every = 0 // whoever asked for it is gone: nobody renews for him
 	}
 	renew := l.every > 0 && !expired && !tooLong
@@ -182,7 +182,7 @@ func ended(done <-chan struct{}) bool {
 }
 
 // enqueue puts l into the next Renew of its kind.
-func (w *watchdog) enqueue(l *Lock) {
+func (w *watchdog) enqueue(l *lease) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	kind := renewal{l.by, l.ladder}
@@ -211,7 +211,7 @@ func (w *watchdog) renewAll(ctx context.Context, kind renewal, b *renewalBatch) 
 	for {
 		w.mu.Lock()
 		n := min(len(b.locks), renewMost)
-		locks := append([]*Lock(nil), b.locks[:n]...)
+		locks := append([]*lease(nil), b.locks[:n]...)
 		if b.locks = b.locks[n:]; len(b.locks) == 0 {
 			b.locks = nil
 		}
@@ -226,10 +226,10 @@ func (w *watchdog) renewAll(ctx context.Context, kind renewal, b *renewalBatch) 
 }
 
 // renew sends one Renew and hands each lock its answer.
-func (w *watchdog) renew(ctx context.Context, kind renewal, locks []*Lock) {
+func (w *watchdog) renew(ctx context.Context, kind renewal, locks []*lease) {
 	holds := make([]tierlock.Hold, len(locks))
 	for i, l := range locks {
-		holds[i] = l.hold()
+		holds[i] = l.whole()
 	}
 	chain := kind.ladder.chain
 	pass := locks[0].counted()
@@ -252,13 +252,13 @@ func (w *watchdog) renew(ctx context.Context, kind renewal, locks []*Lock) {
 
 // afterRenewalLocked is when a lock is due again: after a missing answer soon, so that
 // several tries fit into what is left of the lease.
-func (l *Lock) afterRenewalLocked(ans tierlock.Answer) time.Time {
+func (h *lease) afterRenewalLocked(ans tierlock.Answer) time.Time {
 	now := time.Now()
-	due := l.nextDueLocked(now)
-	if ans.Status != 0 || l.every == 0 {
+	due := h.nextDueLocked(now)
+	if ans.Status != 0 || h.every == 0 {
 		return due
 	}
-	if retry := now.Add(jitter(max(l.every/8, l.chain.policy.Attempt/2))); retry.Before(due) {
+	if retry := now.Add(jitter(max(h.every/8, h.chain.policy.Attempt/2))); retry.Before(due) {
 		return retry
 	}
 	return due
