@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"log/slog"
@@ -19,8 +20,13 @@ type Config struct {
 	Addrs    []string
 	Username string
 	Password string
-	DB       int         // 0
-	TLS      *tls.Config // nil: no TLS
+	// Credentials, where it is there, tells user and password for each new connection,
+	// instead of the two above: so a password can be changed while the Store runs, and
+	// connections that are there go on. It is called from any goroutine and must return by
+	// its context's deadline. Where it fails, what it told last is used.
+	Credentials func(ctx context.Context) (username, password string, err error)
+	DB          int         // 0
+	TLS         *tls.Config // nil: no TLS
 
 	// PoolSize is the number of connections that acquires may use, and so how many may be
 	// out at once. Releases, renewals and lookups may use as many of their own. 64.
@@ -69,7 +75,10 @@ func (c Config) Validate() error {
 	if c.Dial < 0 {
 		bad("dial", c.Dial.String(), "want more than 0")
 	}
-	if c.Username != "" && c.Password == "" {
+	switch {
+	case c.Credentials != nil && (c.Username != "" || c.Password != ""):
+		bad("credentials", "", "want either them or username and password")
+	case c.Credentials == nil && c.Username != "" && c.Password == "":
 		bad("password", "", "is missing for the username")
 	}
 	return errors.Join(faults...)
@@ -87,6 +96,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Credentials != nil {
+		c.Credentials = (&credentials{source: c.Credentials, log: c.Logger}).get
 	}
 	return c
 }

@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -21,6 +22,16 @@ func TestConfigReportsEveryFaultAtOnce(t *testing.T) {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in %v", want, err)
 		}
+	}
+}
+
+func TestConfigTakesOneKindOfCredentials(t *testing.T) {
+	_, err := redisstore.New(redisstore.Config{
+		Addrs: []string{"a:1"}, Password: "p",
+		Credentials: func(context.Context) (string, string, error) { return "", "", nil },
+	})
+	if !errors.Is(err, tierlock.ErrInvalid) || !strings.Contains(err.Error(), "invalid credentials") {
+		t.Errorf("error %v", err)
 	}
 }
 

@@ -53,9 +53,12 @@ func answered(err error) bool {
 // broken connection that may have carried the request.
 func fault(err error) *tierlock.Fault {
 	var unmade *dialError
+	var unknown *credentialsError
 	switch {
 	case errors.As(err, &unmade):
 		return unconnected(unmade)
+	case errors.As(err, &unknown):
+		return &tierlock.Fault{Reason: tierlock.ReasonDenied, Err: err}
 	case answered(err):
 		return refused(err)
 	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):

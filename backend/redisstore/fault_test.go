@@ -72,6 +72,7 @@ var faultCases = []struct {
 	{"no answer to the dial", &dialError{&net.OpError{Op: "dial", Net: "tcp", Err: os.ErrDeadlineExceeded}}, tierlock.ReasonAttempt, sure},
 	{"no room for another client", &dialError{errNoRoom}, tierlock.ReasonSaturated, sure},
 	{"no file descriptor", &dialError{opError("socket", syscall.EMFILE)}, tierlock.ReasonSaturated, sure},
+	{"no credentials", &credentialsError{io.EOF}, tierlock.ReasonDenied, sure},
 	{"closed while dialling", &dialError{context.Canceled}, tierlock.ReasonBroken, sure},
 }
 

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"errors"
 	"io"
 	"log/slog"
@@ -44,8 +45,19 @@ func (c StoreConfig) redis(log *slog.Logger) (redisstore.Config, error) {
 	if err != nil {
 		password = "unreadable" // one fault is enough: not "is missing" on top
 	}
-	return redisstore.Config{
+	store := redisstore.Config{
 		Addrs: c.Addrs, DB: c.DB, Username: c.Username, Password: password, TLS: conf,
 		PoolSize: c.PoolSize, Timeout: c.Timeout, Logger: log,
-	}, errors.Join(err, tlsErr)
+	}
+	if c.Password.File != "" { // may hold another one tomorrow
+		store.Username, store.Password = "", ""
+		store.Credentials = c.credentials
+	}
+	return store, errors.Join(err, tlsErr)
+}
+
+// credentials reads the password's file as it is now.
+func (c StoreConfig) credentials(context.Context) (username, password string, err error) {
+	password, err = c.Password.value()
+	return c.Username, password, err
 }
