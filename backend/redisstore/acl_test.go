@@ -68,6 +68,12 @@ func askAll(t *testing.T, store *redisstore.Store) error {
 // openAs makes the user tierlock anew, with these rights only, and a Store that is it.
 func openAs(t *testing.T, server *servers.RedisServer, commands []string) *redisstore.Store {
 	t.Helper()
+	return openUser(t, server, redisstore.Config{}, commands)
+}
+
+// openUser is openAs for a Store that is something else, too.
+func openUser(t *testing.T, server *servers.RedisServer, cfg redisstore.Config, commands []string) *redisstore.Store {
+	t.Helper()
 	rules := []any{"acl", "setuser", "tierlock", "reset", "on", ">secret"}
 	for _, rule := range slices.Concat(commands, neededKeys) {
 		rules = append(rules, rule)
@@ -75,5 +81,6 @@ func openAs(t *testing.T, server *servers.RedisServer, commands []string) *redis
 	if err := admin(t, server.Addr()).Do(t.Context(), rules...).Err(); err != nil {
 		t.Fatalf("%s: %v", strings.Join(commands, " "), err)
 	}
-	return open(t, redisstore.Config{Addrs: []string{server.Addr()}, Username: "tierlock", Password: "secret"})
+	cfg.Addrs, cfg.Username, cfg.Password = []string{server.Addr()}, "tierlock", "secret"
+	return open(t, cfg)
 }

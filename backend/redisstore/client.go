@@ -60,8 +60,10 @@ func (n *node) greet(ctx context.Context, c *redis.Conn) error {
 	sent := time.Now()
 	_, err := c.Pipelined(ctx, func(p redis.Pipeliner) error {
 		now = p.Time(ctx)
-		for _, one := range []script{acquireScript, releaseScript, renewScript, lookupScript} {
-			p.ScriptLoad(ctx, one.source)
+		if !n.functions.wanted {
+			for _, o := range operations {
+				p.ScriptLoad(ctx, o.script.source)
+			}
 		}
 		return p.Process(ctx, info)
 	})

@@ -38,6 +38,11 @@ type Config struct {
 	// for it still ends by its own deadline; the connection then serves the next. Timeout.
 	Dial time.Duration
 
+	// Functions has each operation be a call of a function of the library that
+	// [Store.LoadLibrary] loads, so that the ACL user needs no right to run scripts. A
+	// server that lacks them gets scripts, and the log says so.
+	Functions bool
+
 	Logger *slog.Logger // nil: discard
 }
 

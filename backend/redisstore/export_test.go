@@ -8,3 +8,12 @@ func (s *Store) Dialling() int {
 	}
 	return sum
 }
+
+// AskForFunctionsAgain ends the time for which their lack is believed.
+func (s *Store) AskForFunctionsAgain() {
+	for _, n := range s.servers.serving("") {
+		if n.functions.away.Load() != 0 {
+			n.functions.away.Store(1)
+		}
+	}
+}

@@ -18,6 +18,8 @@ type node struct {
 	clock   clock
 	dials   dialer
 
+	functions functions
+
 	// Three pools: acquires that fill theirs cannot keep a lock from being given back, and
 	// neither of the two can keep a probe out.
 	acquires *redis.Client
@@ -30,6 +32,7 @@ func newNode(cfg *Config, addr string) *node {
 	n := &node{cfg: cfg, addr: addr}
 	n.clock.start = time.Now()
 	n.dials.open(*cfg)
+	n.functions.wanted, n.functions.addr, n.functions.log = cfg.Functions, addr, cfg.Logger
 	n.acquires = n.client(cfg.PoolSize)
 	n.control = n.client(cfg.PoolSize)
 	n.probes = n.client(probeConns)

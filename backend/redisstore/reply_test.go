@@ -59,7 +59,7 @@ func TestParseRefusesAnythingElse(t *testing.T) {
 // A reply that has not four parts for each operation is taken for none.
 func TestReplyOfAnotherLengthIsBroken(t *testing.T) {
 	o := op{}
-	c := releaseScript.call(place{}, nil, &o, &o)
+	c := releaseScript.call(place{node: new(node)}, nil, &o, &o)
 	for _, parts := range []int{0, 1, 5, 8, 10, 13} {
 		cmd := redis.NewCmd(t.Context())
 		cmd.SetVal(slices.Repeat([]any{int64(5)}, parts))

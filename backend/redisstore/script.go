@@ -33,10 +33,10 @@ var (
 	//go:embed lookup.lua
 	lookupSource string
 
-	acquireScript = newScript(acquireSource, acquireArgs)
-	releaseScript = newScript(releaseSource, holdArgs)
-	renewScript   = newScript(renewSource, renewArgs)
-	lookupScript  = newScript(lookupSource, holdArgs)
+	acquireScript = newScript("acquire", acquireSource, acquireArgs)
+	releaseScript = newScript("release", releaseSource, holdArgs)
+	renewScript   = newScript("renew", renewSource, renewArgs)
+	lookupScript  = newScript("lookup", lookupSource, holdArgs)
 )
 
 // shapeFenced is the shape of an acquire that mints a token.
@@ -46,16 +46,18 @@ const shapeFenced = 1
 // and more of them gain nothing (measured).
 const maxOps = 64
 
-// script is a Lua body, the name that the server has for it, and the arguments that it
-// wants of each operation.
+// script is a Lua body, the names that the server has for it, as a script and as a
+// function, and the arguments that it wants of each operation.
 type script struct {
 	source, sha string
+	function    string
 	args        func(o *op, words []any) []any
 }
 
-func newScript(source string, args func(*op, []any) []any) script {
+func newScript(name, source string, args func(*op, []any) []any) script {
 	sum := sha1.Sum([]byte(source))
-	return script{source, hex.EncodeToString(sum[:]), args}
+	sha := hex.EncodeToString(sum[:])
+	return script{source, sha, functionOf(name, sha), args}
 }
 
 // op is one operation: what is asked about one hold.
@@ -99,14 +101,19 @@ func renewArgs(o *op, words []any) []any { return append(words, o.shape, &o.id, 
 // call is one call of a script, as go-redis is given it.
 type call struct {
 	script *script
-	asking bool  // right behind an ASKING
-	words  []any // EVALSHA and what follows it
+	by     *functions // nil: it goes by EVALSHA
+	asking bool       // right behind an ASKING
+	words  []any      // EVALSHA, or FCALL, and what follows it
 	ops    int
 }
 
 // call carries ops, which are of one group, to their place; its words are put into room.
 func (s *script) call(to place, room []any, ops ...*op) call {
 	words := append(room[:0], "evalsha", &s.sha, 0)
+	by := to.node.functions.now()
+	if by != nil {
+		words[0], words[1] = "fcall", &s.function
+	}
 	for _, o := range ops {
 		words = o.keys(words)
 	}
@@ -114,7 +121,7 @@ func (s *script) call(to place, room []any, ops ...*op) call {
 	for _, o := range ops {
 		words = s.args(o, words)
 	}
-	return call{script: s, asking: to.asking, words: words, ops: len(ops)}
+	return call{script: s, by: by, asking: to.asking, words: words, ops: len(ops)}
 }
 
 // lone is a call of one operation, in one piece of memory.
@@ -139,7 +146,7 @@ func (c *call) run(ctx context.Context, client *redis.Client) *redis.Cmd {
 	}
 	cmd := redis.NewCmd(ctx, c.words...)
 	_ = client.Process(ctx, cmd)
-	if unknownScript(cmd.Err()) {
+	if c.unknown(ctx, cmd.Err()) {
 		cmd = c.byBody(ctx)
 		_ = client.Process(ctx, cmd)
 	}
@@ -171,7 +178,7 @@ func pipelined(ctx context.Context, client *redis.Client, calls []*call) []*redi
 	}
 	_, _ = pipe.Exec(ctx)
 	for i, one := range calls {
-		if unknownScript(cmds[i].Err()) {
+		if one.unknown(ctx, cmds[i].Err()) {
 			cmds[i] = one.byBody(ctx)
 			one.join(ctx, pipe, cmds[i])
 		}
@@ -182,8 +189,11 @@ func pipelined(ctx context.Context, client *redis.Client, calls []*call) []*redi
 	return cmds
 }
 
-// unknownScript tells whether err says that the server does not know a script's name. Then
-// nothing has happened.
-func unknownScript(err error) bool {
+// unknown tells whether err says that the server does not know the name. Then nothing has
+// happened.
+func (c *call) unknown(ctx context.Context, err error) bool {
+	if c.by != nil {
+		return c.by.unknown(ctx, err)
+	}
 	return err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT ")
 }

@@ -38,6 +38,8 @@ func run(ctx context.Context, args []string) int {
 		return p.Health(ctx, rest)
 	case "switch":
 		return p.Switch(ctx, rest)
+	case "functions":
+		return p.Functions(ctx, rest)
 	case "version", "-version", "--version":
 		return p.ShowVersion(rest)
 	case "help", "-h", "-help", "--help":

@@ -50,6 +50,9 @@ type StoreConfig struct {
 	TLS      *TLSConfig    `yaml:"tls"`       // none: no TLS
 	PoolSize int           `yaml:"pool_size"` // 64: connections for acquires, and as many for the rest
 	Timeout  time.Duration `yaml:"timeout"`   // 200ms: one question
+	// Functions calls the functions that tierlock functions load puts there; default false:
+	// scripts.
+	Functions bool `yaml:"functions"`
 }
 
 // SwitchConfig is the source of switch documents: Nacos, a web server or a file.

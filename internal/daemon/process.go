@@ -31,6 +31,8 @@ const Usage = `Tierlock keeps business locks working when the store behind them 
   tierlock switch VERB -c FILE
                               look at, change or follow the operators' switch: get, set,
                               extend, watch, history
+  tierlock functions ls|load|rm
+                              the lock's functions on every Redis master
   tierlock version            what this binary is
   tierlock help COMMAND       the flags of one command
 
@@ -103,6 +105,8 @@ func (p Process) Help(args []string) int {
 		fs.Usage()
 	case "switch":
 		q.switchFlags().fs.Usage()
+	case "functions":
+		q.functionsFlags().fs.Usage()
 	case "version":
 		fs, _ := q.versionFlags()
 		fs.Usage()
