@@ -1,7 +1,8 @@
 // Package guard REFUSES: it is what the protected resource runs, so that a holder whose
-// lock has passed on cannot write. [Enter] checks fencing tokens in SQL, [Row] compares
-// and bumps a version, [Handler] checks the token of an HTTP request. It takes no lock,
-// opens no connection and begins no transaction.
+// lock has passed on cannot write. A [Fence] keeps the highest token of each key in a table
+// of its own, also for things that do not exist yet; [Row] keeps a token or a version in
+// the row itself; [Handler] checks the token of an HTTP request. It takes no lock and keeps
+// no connection; what it remembers is in the database of the resource.
 //
 // Why the mark must rise before the first read: holder A (token 5) reads 10 and pauses;
 // its lock expires; holder B (token 6) reads 10 too; A wakes and writes 11 with token 5,
@@ -13,19 +14,11 @@ package guard
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"math"
 
 	"github.com/tierlock/tierlock"
 )
-
-// ErrStale says that the resource has seen a newer token or another version: the caller's
-// lock has passed on, or its read is old. Roll back; do not retry with the same token.
-var ErrStale = errors.New("guard: stale")
-
-// ErrUnfenced says that a resource which wants a token was given none.
-var ErrUnfenced = errors.New("guard: no fencing token")
 
 // Execer is *sql.Tx, *sql.Conn or *sql.DB.
 type Execer interface {
@@ -37,7 +30,7 @@ type Queryer interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// Tx is what [Enter] runs in: *sql.Tx, or a *sql.Conn on which the caller began a
+// Tx is what [Fence.Enter] runs in: *sql.Tx, or a *sql.Conn on which the caller began a
 // transaction by hand.
 type Tx interface {
 	Execer
@@ -46,15 +39,16 @@ type Tx interface {
 
 // Once runs a statement that must change exactly one row. No row is [ErrStale]; more than
 // one is an error too, and the caller's transaction must be rolled back. Put
-// "AND fence <= ?" with the token or "AND version = ?" into its WHERE.
+// "AND version = ?" into its WHERE, and "version = version + 1" into its SET: MySQL's driver
+// counts only rows that the statement made different.
 func Once(ctx context.Context, db Execer, query string, args ...any) error {
 	if nothing(db) {
-		return tierlock.Invalid("db", "nil", "want a transaction or a database")
+		return errNoDB
 	}
 	n, err := affected(db.ExecContext(ctx, query, args...))
 	switch {
 	case err != nil:
-		return fmt.Errorf("guard: once: %w", err)
+		return failed("once", err)
 	case n == 0:
 		return ErrStale
 	case n > 1:
@@ -67,11 +61,24 @@ func Once(ctx context.Context, db Execer, query string, args ...any) error {
 // the largest int64; stores mint none before the year 294246.
 func SQL(t tierlock.Token) int64 { return int64(min(uint64(t), math.MaxInt64)) }
 
+var errNoDB = tierlock.Invalid("db", "nil", "want a transaction or a database")
+
 func affected(res sql.Result, err error) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
 	return res.RowsAffected()
+}
+
+// checkTx refuses what is no transaction.
+func checkTx(tx any) error {
+	if nothing(tx) {
+		return tierlock.Invalid("tx", "nil", "want the transaction that touches the resource")
+	}
+	if _, pool := tx.(*sql.DB); pool {
+		return tierlock.Invalid("tx", "*sql.DB", "want a transaction: check and access must be one step")
+	}
+	return nil
 }
 
 // nothing tells whether db is nil, or a nil pointer of database/sql inside an interface:

@@ -8,7 +8,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 
 	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/audit"
@@ -45,7 +44,7 @@ type Config struct {
 	DB      *sql.DB          // with the tables of [Schema]
 	Dialect guard.Dialect
 
-	// Enter lets a holder into the stock. Default [guard.EnterFenced].
+	// Enter lets a holder into the stock. Default [guard.Enter].
 	Enter func(ctx context.Context, tx guard.Tx, d guard.Dialect, key tierlock.Key, token tierlock.Token) error
 	// Watch is called with every lock once it is in hand, and what it returns before the
 	// lock is given back: for tracing. Default none.
@@ -61,7 +60,7 @@ type Service struct {
 // New returns a Service, or an error when the gateway has no chain "order".
 func New(cfg Config) (*Service, error) {
 	if cfg.Enter == nil {
-		cfg.Enter = guard.EnterFenced
+		cfg.Enter = guard.Enter
 	}
 	if cfg.Watch == nil {
 		cfg.Watch = func(context.Context, tierlock.Grant) func() { return func() {} }
@@ -81,7 +80,7 @@ func (s *Service) Place(ctx context.Context, o Order) error {
 		},
 		gateway.Optimistically(func(ctx context.Context) error { return s.optimistically(ctx, o) }),
 		gateway.About(audit.Business{Type: "stock", ID: o.SKU, Op: "sell", Delta: -1}))
-	if errors.Is(err, tierlock.ErrHeld) || errors.Is(err, guard.ErrStale) {
+	if errors.Is(err, tierlock.ErrHeld) || errors.Is(err, guard.ErrStale) || guard.Retryable(err) {
 		return ErrBusy
 	}
 	return err
@@ -165,21 +164,8 @@ func one(none error) func(sql.Result, error) error {
 	}
 }
 
+// transact begins again where the database asks for it: what happens in fn is all undone
+// by a rollback.
 func (s *Service) transact(ctx context.Context, fn func(*sql.Tx) error) error {
-	tx, err := s.cfg.DB.BeginTx(ctx, nil)
-	if err != nil {
-		return fmt.Errorf("order: begin: %w", err)
-	}
-	if err := fn(tx); err != nil {
-		return errors.Join(err, rollback(tx))
-	}
-	return tx.Commit()
-}
-
-// rollback leaves out the error of a transaction that its ended context has closed already.
-func rollback(tx *sql.Tx) error {
-	if err := tx.Rollback(); !errors.Is(err, sql.ErrTxDone) {
-		return err
-	}
-	return nil
+	return guard.Transact(ctx, s.cfg.DB, nil, fn)
 }

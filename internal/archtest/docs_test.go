@@ -114,7 +114,7 @@ func TestNamesInPagesExist(t *testing.T) {
 func declared(t *testing.T) map[string]map[string]bool {
 	t.Helper()
 	out := map[string]map[string]bool{}
-	for _, dir := range []string{".", "gateway", "gateway/gatewaytest", "degrade", "breaker", "localfallback", "audit", "switchcfg", "reconcile", "guard", "metrics", "backend/redisstore", "backend/backendtest"} {
+	for _, dir := range []string{".", "gateway", "gateway/gatewaytest", "degrade", "breaker", "localfallback", "audit", "switchcfg", "reconcile", "guard", "guard/guardtest", "metrics", "backend/redisstore", "backend/backendtest"} {
 		files, err := filepath.Glob(filepath.Join(root, dir, "*.go"))
 		if err != nil {
 			t.Fatal(err)

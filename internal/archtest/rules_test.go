@@ -12,6 +12,7 @@ var allowed = map[string][]string{
 	"breaker":               {},
 	"localfallback":         {},
 	"guard":                 {},
+	"guard/guardtest":       {"guard"},
 	"switchcfg":             {},
 	"switchcfg/nacossource": {"switchcfg"},
 	"audit":                 {"audit/spool"},

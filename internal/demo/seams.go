@@ -20,7 +20,7 @@ type Seams struct {
 	Recorder func(audit.Recorder) audit.Recorder
 	// Rule is what the reconciliation calls an overlap.
 	Rule reconcile.Rule
-	// Enter is the token guard of the stock; nil is guard.EnterFenced.
+	// Enter is the token guard of the stock; nil is guard.Enter.
 	Enter func(ctx context.Context, tx guard.Tx, d guard.Dialect, key tierlock.Key, token tierlock.Token) error
 }
 
