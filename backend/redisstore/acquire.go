@@ -45,15 +45,12 @@ func (s *Store) Acquire(ctx context.Context, req tierlock.Request) (tierlock.Ans
 }
 
 // acquire also tells what the server's clock showed, in Unix microseconds.
-func (p place) acquire(ctx context.Context, req tierlock.Request) (tierlock.Answer, int64, error) {
-	n := p.node
-	l := acquireScript.about(p, n.wanted(req))
-	r, err := l.call.reply(l.call.run(ctx, n.acquires), 0)
+func (p place) acquire(q *question, req tierlock.Request) (tierlock.Answer, int64, error) {
+	r, sent, err := p.node.acquiring.ask(q, p, &acquireScript, p.node.wanted(req))
 	if err != nil {
 		return tierlock.Answer{}, 0, err
 	}
-	n.learn(ctx, l.op.limit.sent, time.UnixMicro(r.now))
-	return r.answer(l.op.limit.sent, req.TTL), r.now, nil
+	return r.answer(sent, req.TTL), r.now, nil
 }
 
 // wanted is the operation that asks for req.
@@ -75,13 +72,15 @@ func (n *node) wanted(req tierlock.Request) op {
 type notAfter struct {
 	clock *clock
 	at    time.Time
-	sent  time.Time // when it was written
+	sent  time.Time // when it was written, or its trip began
 	text  [20]byte  // room for what was written
 }
 
 // MarshalBinary is called by go-redis as it writes the request.
 func (n *notAfter) MarshalBinary() ([]byte, error) {
-	n.sent = time.Now()
+	if n.sent.IsZero() {
+		n.sent = time.Now()
+	}
 	return strconv.AppendInt(n.text[:0], n.clock.server(n.at), 10), nil
 }
 

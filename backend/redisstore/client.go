@@ -53,7 +53,9 @@ func (n *node) client(size int) *redis.Client {
 // greet is run on each new connection before its first question: in one round trip it
 // learns the server's clock and identity and loads the scripts. A server that refuses any
 // of it (an ACL, a server still loading) will say so again to the question itself; only a
-// broken connection is an error here.
+// broken connection is an error here, and a password that is wanted: whoever gave none may
+// not send more than ten words at once, and a server that gets more calls it a broken
+// protocol.
 func (n *node) greet(ctx context.Context, c *redis.Conn) error {
 	var now *redis.TimeCmd
 	info := redis.NewStringCmd(ctx, "info", "server")
@@ -67,7 +69,7 @@ func (n *node) greet(ctx context.Context, c *redis.Conn) error {
 		}
 		return p.Process(ctx, info)
 	})
-	if err != nil && !answered(err) {
+	if err != nil && (!answered(err) || redis.IsAuthError(err)) {
 		return err
 	}
 	if n.clock.meet(runID(info.Val())) {
@@ -85,4 +87,13 @@ func (n *node) learn(ctx context.Context, sent, server time.Time) {
 	if n.clock.learn(sent, time.Now(), server) {
 		n.cfg.Logger.WarnContext(ctx, "redis clock was stepped: locks may end early or late", slog.String("addr", n.addr))
 	}
+}
+
+// heard learns from the server time of a reply to what was sent then, if it has one.
+func (n *node) heard(ctx context.Context, sent time.Time, r reply) bool {
+	if r.now == 0 {
+		return false
+	}
+	n.learn(ctx, sent, time.UnixMicro(r.now))
+	return true
 }

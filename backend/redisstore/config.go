@@ -28,8 +28,12 @@ type Config struct {
 	DB          int         // 0
 	TLS         *tls.Config // nil: no TLS
 
-	// PoolSize is the number of connections that acquires may use, and so how many may be
-	// out at once. Releases, renewals and lookups may use as many of their own. 64.
+	// Wire is how many acquires may be out at once on one server. Those who meet there share
+	// calls, so they are more than the connections. 1024.
+	Wire int
+	// PoolSize is the number of connections that acquires may use. Releases, renewals and
+	// lookups may use as many of their own. While a server is quick, two of each serve all;
+	// the rest is for one that is far, slow or silent. 64.
 	PoolSize int
 	// Timeout is how long one question may take when its context has no deadline: the
 	// requirement's 200 ms.
@@ -47,6 +51,7 @@ type Config struct {
 }
 
 const (
+	defaultWire     = 1024 // design
 	defaultPoolSize = 64
 	defaultTimeout  = 200 * time.Millisecond // requirement: the first step down
 	maxPoolSize     = 10_000                 // the default maxclients of a whole Redis
@@ -74,6 +79,9 @@ func (c Config) Validate() error {
 	if c.PoolSize < 0 || c.PoolSize > maxPoolSize {
 		bad("pool_size", strconv.Itoa(c.PoolSize), "want 1 to "+strconv.Itoa(maxPoolSize))
 	}
+	if c.Wire < 0 {
+		bad("wire", strconv.Itoa(c.Wire), "want 1 or more")
+	}
 	if c.Timeout < 0 {
 		bad("timeout", c.Timeout.String(), "want more than 0")
 	}
@@ -90,6 +98,9 @@ func (c Config) Validate() error {
 }
 
 func (c Config) withDefaults() Config {
+	if c.Wire == 0 {
+		c.Wire = defaultWire
+	}
 	if c.PoolSize == 0 {
 		c.PoolSize = defaultPoolSize
 	}

@@ -13,12 +13,12 @@ import (
 
 func TestConfigReportsEveryFaultAtOnce(t *testing.T) {
 	_, err := redisstore.New(redisstore.Config{
-		Addrs: []string{"a:1", "b"}, DB: -1, PoolSize: -5, Timeout: -time.Second, Dial: -1, Username: "u",
+		Addrs: []string{"a:1", "b"}, DB: -1, Wire: -3, PoolSize: -5, Timeout: -time.Second, Dial: -1, Username: "u",
 	})
 	if !errors.Is(err, tierlock.ErrInvalid) {
 		t.Fatalf("error %v", err)
 	}
-	for _, want := range []string{`addrs "a:1,b"`, "exactly one", `addrs "b"`, `db "-1"`, `pool_size "-5"`, `timeout "-1s"`, `dial "-1ns"`, "invalid password"} {
+	for _, want := range []string{`addrs "a:1,b"`, "exactly one", `addrs "b"`, `db "-1"`, `wire "-3"`, `pool_size "-5"`, `timeout "-1s"`, `dial "-1ns"`, "invalid password"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in %v", want, err)
 		}

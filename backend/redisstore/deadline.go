@@ -17,6 +17,7 @@ import (
 // and silent dials fail.
 type question struct {
 	context.Context //nolint:containedctx // it is one: the caller's
+	asked           time.Time
 	deadline        time.Time
 
 	mu     sync.Mutex
@@ -39,7 +40,7 @@ func (s *Store) question(ctx context.Context) (*question, error) {
 	if !now.Before(deadline) {
 		return nil, fault(context.DeadlineExceeded)
 	}
-	return &question{Context: ctx, deadline: deadline}, nil
+	return &question{Context: ctx, asked: now, deadline: deadline}, nil
 }
 
 func (q *question) Deadline() (time.Time, bool) { return q.deadline, true }

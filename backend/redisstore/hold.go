@@ -10,15 +10,19 @@ import (
 // Release deletes the lock if hold has it. Its depth is always 0 or 1: re-entry is not
 // built yet.
 func (s *Store) Release(ctx context.Context, hold tierlock.Hold) (tierlock.Answer, error) {
-	return s.ask(ctx, &releaseScript, hold)
+	return s.ask(ctx, hold, func(q *question, to place) (reply, time.Time, error) {
+		return to.node.controlling.ask(q, to, &releaseScript, opOf(hold))
+	})
 }
 
 // Lookup asks who holds the key.
 func (s *Store) Lookup(ctx context.Context, hold tierlock.Hold) (tierlock.Answer, error) {
-	return s.ask(ctx, &lookupScript, hold)
+	return s.ask(ctx, hold, func(q *question, to place) (reply, time.Time, error) {
+		return to.node.controlling.alone(q, to, &lookupScript, opOf(hold))
+	})
 }
 
-func (s *Store) ask(ctx context.Context, operation *script, hold tierlock.Hold) (tierlock.Answer, error) {
+func (s *Store) ask(ctx context.Context, hold tierlock.Hold, put func(*question, place) (reply, time.Time, error)) (tierlock.Answer, error) {
 	q, err := s.question(ctx)
 	if err != nil {
 		return tierlock.Answer{}, err
@@ -26,9 +30,7 @@ func (s *Store) ask(ctx context.Context, operation *script, hold tierlock.Hold) 
 	defer q.end()
 	var answer tierlock.Answer
 	err = s.send(q, hold.Key, func(to place) error {
-		l := operation.about(to, opOf(hold))
-		sent := time.Now()
-		r, err := l.call.reply(l.call.run(q, to.node.control), 0)
+		r, sent, err := put(q, to)
 		if err == nil {
 			answer = r.answer(sent, hold.TTL)
 		}

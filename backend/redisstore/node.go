@@ -25,6 +25,9 @@ type node struct {
 	acquires *redis.Client
 	control  *redis.Client
 	probes   *redis.Client
+
+	acquiring   *batcher // over acquires
+	controlling *batcher // over control: releases, and renewals one at a time
 }
 
 // newNode connects to nothing.
@@ -36,13 +39,18 @@ func newNode(cfg *Config, addr string) *node {
 	n.acquires = n.client(cfg.PoolSize)
 	n.control = n.client(cfg.PoolSize)
 	n.probes = n.client(probeConns)
+	n.acquiring, n.controlling = newBatcher(n, n.acquires), newBatcher(n, n.control)
 	return n
 }
 
-// close ends all connections and waits for those being made.
+// close ends all connections and waits for those being made, and for who used them.
 func (n *node) close() error {
+	n.acquiring.close()
+	n.controlling.close()
 	err := errors.Join(n.acquires.Close(), n.control.Close(), n.probes.Close())
 	n.dials.close()
+	n.acquiring.await()
+	n.controlling.await()
 	return err
 }
 
@@ -54,7 +62,8 @@ func (n *node) group(key tierlock.Key) uint16 {
 	return slotOf(key)
 }
 
-// loose counts the connections being made that no caller waits for any more.
+// loose counts the connections being made, and the acquires under way, that no caller waits
+// for any more.
 func (n *node) loose() int {
-	return max(0, int(n.dials.pending.Load())-int(n.acquires.PoolStats().PendingRequests))
+	return n.acquiring.gone() + max(0, int(n.dials.pending.Load())-int(n.acquires.PoolStats().PendingRequests))
 }

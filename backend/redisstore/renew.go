@@ -57,20 +57,29 @@ type renewal struct {
 
 // put asks each place about its holds, all places at once: one that hangs makes no other
 // late.
-func (r renewal) put(ctx context.Context, todo map[place][]int) {
+func (r renewal) put(q *question, todo map[place][]int) {
 	var all sync.WaitGroup
 	for to, which := range todo {
 		if len(todo) == 1 {
-			r.ask(ctx, to, which)
+			r.ask(q, to, which)
 			return
 		}
-		all.Go(func() { r.ask(ctx, to, which) })
+		all.Go(func() { r.ask(q, to, which) })
 	}
 	all.Wait()
 }
 
-// ask goes in one round trip, with one call for as many holds as share one.
-func (r renewal) ask(ctx context.Context, to place, which []int) {
+// ask goes in one round trip, with one call for as many holds as share one. A hold alone
+// shares it with what others ask.
+func (r renewal) ask(q *question, to place, which []int) {
+	if len(which) == 1 {
+		at := which[0]
+		reply, sent, err := to.node.controlling.ask(q, to, &renewScript, opOf(r.holds[at]))
+		if r.errs[at] = err; err == nil {
+			r.answers[at] = reply.answer(sent, r.holds[at].TTL)
+		}
+		return
+	}
 	groups := map[uint16][]int{}
 	for _, at := range which {
 		group := to.node.group(r.holds[at].Key)
@@ -90,7 +99,7 @@ func (r renewal) ask(ctx context.Context, to place, which []int) {
 		}
 	}
 	sent := time.Now()
-	for c, cmd := range pipelined(ctx, to.node.control, calls) {
+	for c, cmd := range pipelined(q, to.node.control, calls) {
 		for i, at := range parts[c] {
 			reply, err := calls[c].reply(cmd, i)
 			if r.errs[at] = err; err == nil {

@@ -62,6 +62,7 @@ func newScript(name, source string, args func(*op, []any) []any) script {
 
 // op is one operation: what is asked about one hold.
 type op struct {
+	of    tierlock.Key
 	key   string
 	fence string // its fence record; empty: not fenced
 	shape int
@@ -74,7 +75,7 @@ type op struct {
 
 // opOf asks about hold.
 func opOf(hold tierlock.Hold) op {
-	return op{key: hold.Key.String(), id: hold.ID.Secret(), ttl: hold.TTL.Milliseconds()}
+	return op{of: hold.Key, key: hold.Key.String(), id: hold.ID.Secret(), ttl: hold.TTL.Milliseconds()}
 }
 
 // keys and the args below add to the words of a call. They add pointers into the op:

@@ -10,8 +10,9 @@ import (
 // [tierlock.Wired] and [tierlock.Clocked]. All methods may be called from any goroutine.
 //
 // Every question returns by its context's deadline. A context that is cancelled without
-// one is noticed while waiting for a connection, but not while waiting for a reply: that
-// wait ends at the deadline, which is at most Config.Timeout away.
+// one is noticed while waiting for a connection or for a call shared with others, but not
+// while waiting for the reply to a call of one's own: that wait ends at the deadline, which
+// is at most Config.Timeout away.
 type Store struct {
 	cfg     Config
 	probe   tierlock.Key // of this Store alone, so that probes of two never meet
@@ -37,11 +38,11 @@ func New(cfg Config) (*Store, error) {
 // fault.
 func (s *Store) Close() error { return s.servers.close() }
 
-// Traits tells store redis, tier shared, scope cluster, tokens, and the pool as the wire.
+// Traits tells store redis, tier shared, scope cluster, tokens, and the wire.
 func (s *Store) Traits() tierlock.Traits {
 	return tierlock.Traits{
 		Store: "redis", Tier: tierlock.Shared, Scope: tierlock.ScopeCluster,
-		Fences: true, Wire: s.cfg.PoolSize,
+		Fences: true, Wire: s.cfg.Wire,
 		Prober: s, Wired: s, Clocked: s,
 	}
 }
@@ -58,7 +59,8 @@ func (s *Store) ClockError() (bound time.Duration, ok bool) {
 	return bound, ok
 }
 
-// Loose counts the connections being made that no caller waits for any more.
+// Loose counts the connections being made, and the acquires under way, that no caller waits
+// for any more.
 func (s *Store) Loose(target string) int {
 	sum := 0
 	for _, n := range s.servers.serving(target) {

@@ -48,6 +48,7 @@ type StoreConfig struct {
 	Username string        `yaml:"username"`  // none
 	Password Secret        `yaml:",inline"`   // none
 	TLS      *TLSConfig    `yaml:"tls"`       // none: no TLS
+	Wire     int           `yaml:"wire"`      // 1024: acquires out at once
 	PoolSize int           `yaml:"pool_size"` // 64: connections for acquires, and as many for the rest
 	Timeout  time.Duration `yaml:"timeout"`   // 200ms: one question
 	// Functions calls the functions that tierlock functions load puts there; default false:

@@ -47,7 +47,7 @@ func (c StoreConfig) redis(log *slog.Logger) (redisstore.Config, error) {
 	}
 	store := redisstore.Config{
 		Addrs: c.Addrs, DB: c.DB, Username: c.Username, Password: password, TLS: conf,
-		PoolSize: c.PoolSize, Timeout: c.Timeout, Functions: c.Functions, Logger: log,
+		Wire: c.Wire, PoolSize: c.PoolSize, Timeout: c.Timeout, Functions: c.Functions, Logger: log,
 	}
 	if c.Password.File != "" { // may hold another one tomorrow
 		store.Username, store.Password = "", ""

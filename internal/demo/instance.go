@@ -79,7 +79,7 @@ func (sc *scene) open(ctx context.Context, name string) (in *instance, err error
 	if err := sc.openLog(in); err != nil {
 		return in, err
 	}
-	store, err := redisstore.New(redisstore.Config{Addrs: []string{sc.servers.proxy.Addr()}, PoolSize: sc.timetable.Wire, Logger: sc.log})
+	store, err := redisstore.New(redisstore.Config{Addrs: []string{sc.servers.proxy.Addr()}, Wire: sc.timetable.Wire, PoolSize: sc.timetable.Wire, Logger: sc.log})
 	if err != nil {
 		return in, err
 	}

@@ -1,0 +1,54 @@
+package redisstore
+
+import (
+	"testing"
+
+	"github.com/tierlock/tierlock"
+)
+
+// Gather makes all who ask from now on stand in line, until go is called: then they travel
+// together. The node serves key; InLine tells how many stand there.
+func (s *Store) Gather(t testing.TB, key tierlock.Key) (g Gathering) {
+	t.Helper()
+	to, err := s.servers.place(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g = Gathering{to.node.acquiring, to.node.controlling}
+	for _, b := range g {
+		b.mu.Lock()
+		b.limit, b.out, b.most = 1, b.out+1, 1
+		b.mu.Unlock()
+	}
+	return g
+}
+
+// Gathering is the lines of a node that nobody takes from.
+type Gathering [2]*batcher
+
+// InLine counts those who stand there.
+func (g Gathering) InLine() (sum int) {
+	for _, b := range g {
+		b.mu.Lock()
+		sum += len(b.line) - b.first
+		b.mu.Unlock()
+	}
+	return sum
+}
+
+// Go lets them travel.
+func (g Gathering) Go() {
+	for _, b := range g {
+		b.mu.Lock()
+		b.most = b.node.cfg.PoolSize
+		b.mu.Unlock()
+		b.back()
+	}
+}
+
+// Slotted has the store take its one server for one of a Cluster: only keys of one slot
+// share a call.
+func (s *Store) Slotted() { s.servers.(single).only.slotted = true }
+
+// Stall is how long a line stands before it gets another connection.
+const Stall = stall
