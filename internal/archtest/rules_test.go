@@ -13,6 +13,7 @@ var allowed = map[string][]string{
 	"localfallback":         {},
 	"guard":                 {},
 	"guard/guardtest":       {"guard"},
+	"spec":                  {},
 	"switchcfg":             {},
 	"switchcfg/nacossource": {"switchcfg"},
 	"audit":                 {"audit/spool"},
