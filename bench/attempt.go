@@ -32,7 +32,7 @@ type attemptResult struct {
 func attempt(ctx context.Context, args []string, stdout io.Writer) (err error) {
 	s := newSession("attempt", stdout)
 	rounds := s.flags.Int("rounds", 20, "waves per number of callers")
-	if err := s.start(ctx, args, func() error { return atLeast("rounds", *rounds, 1) }); err != nil {
+	if err := s.start(ctx, args, func() error { return atLeastOne("rounds", *rounds) }); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.end()) }()
@@ -63,7 +63,7 @@ type wave struct {
 }
 
 func (w *wave) round(ctx context.Context, admin *redis.Client, addr string, n int) (err error) {
-	o, err := openOurs(addr, false, gateway.Hooks{}, func(*gateway.Policy) {})
+	o, err := openOurs(addr, false, gateway.Hooks{}, func(p *gateway.Policy) { p.Attempt = 200 * time.Millisecond })
 	if err != nil {
 		return err
 	}

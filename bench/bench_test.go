@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -12,7 +14,13 @@ import (
 	"github.com/tierlock/tierlock/internal/servers"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain is also what handover's processes run.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == workerVerb {
+		os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // printed runs a verb on a real Redis and reads the JSON it prints into v.
 func printed(t *testing.T, v any, args ...string) {
@@ -24,7 +32,6 @@ func printed(t *testing.T, v any, args ...string) {
 		t.Fatalf("exit code %d: %s", code, stderr.Bytes())
 	}
 	dec := json.NewDecoder(&stdout)
-	dec.DisallowUnknownFields()
 	if err := dec.Decode(v); err != nil {
 		t.Fatal(err)
 	}
@@ -36,8 +43,9 @@ func printed(t *testing.T, v any, args ...string) {
 // Whoever reads the JSON finds every contender at every number of goroutines, each having
 // locked, and the ratios that the design has goals for.
 func TestLocksPrintsEveryRow(t *testing.T) {
+	t.Parallel()
 	var r lockReport
-	printed(t, &r, "locks", "--rounds", "1", "--slice", "10ms")
+	printed(t, &r, "locks", "--rounds", "1", "--slice", "5ms")
 	if r.Redis == "" || r.Rounds != 1 {
 		t.Errorf("redis %q, rounds %d", r.Redis, r.Rounds)
 	}
@@ -71,6 +79,81 @@ func TestLocksPrintsEveryRow(t *testing.T) {
 	}
 }
 
+// Real processes hand one lock to one another: each of them has it once a lap, never two at
+// once, and somebody waited for all but the last.
+func TestHandoverPrintsEveryRow(t *testing.T) {
+	t.Parallel()
+	var r struct{ Results []handoverResult }
+	printed(t, &r, "handover", "--rounds", "1", "--processes", "2,5", "--for", "1ms", "--work", "1ms", "--only", "tierlock,redsync,redislock")
+	if len(r.Results) != 6 {
+		t.Fatalf("%d rows, want 6", len(r.Results))
+	}
+	for _, one := range r.Results {
+		if one.Overlaps != 0 || one.Stalls != 0 || one.Turns != one.Processes {
+			t.Errorf("%d turns, %d overlaps, %d stalls: %+v", one.Turns, one.Overlaps, one.Stalls, one)
+		}
+		if one.Handovers == 0 || one.P50 <= 0 || one.Max < one.P99 || one.PerTurn < 2 {
+			t.Errorf("nothing handed over, or for less than a command each way: %+v", one)
+		}
+	}
+}
+
+// Held locks are renewed and none is lost.
+func TestHoldPrintsItsReport(t *testing.T) {
+	t.Parallel()
+	var r holdReport
+	printed(t, &r, "hold", "--locks", "300", "--ttl", "3s", "--for", "1500ms")
+	if r.Locks != 300 || r.Lost != 0 || r.RenewalsPerS <= 0 || r.CommandsPerS <= 0 || r.BytesPerLock <= 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// A coarse lock lets one work at a time, a key for each id everybody.
+func TestShardsPrintsEveryRow(t *testing.T) {
+	t.Parallel()
+	var r struct{ Results []shardResult }
+	printed(t, &r, "shards", "--rounds", "1", "--for", "100ms", "--callers", "8", "--shards", "4")
+	var names []string
+	for _, one := range r.Results {
+		names = append(names, one.Lock)
+		if one.TPS <= 0 || one.P99 <= 0 {
+			t.Errorf("%+v", one)
+		}
+	}
+	if got := strings.Join(names, ", "); got != "coarse, 4 shards, one key per id" {
+		t.Errorf("rows %s", got)
+	}
+	if coarse, each := r.Results[0], r.Results[2]; coarse.Conflicts <= each.Conflicts {
+		t.Errorf("%v %% met a holder of the coarse lock, %v %% of their own", coarse.Conflicts, each.Conflicts)
+	}
+}
+
+// Both ways to call the Lua do the same work: each answer is looked at.
+func TestFunctionsPrintsBothRows(t *testing.T) {
+	t.Parallel()
+	var r struct{ Results []functionResult }
+	printed(t, &r, "functions", "--rounds", "1", "--for", "20ms")
+	if len(r.Results) != 2 || r.Results[0].Calls <= 0 || r.Results[1].Calls <= 0 {
+		t.Errorf("%+v", r.Results)
+	}
+}
+
+// Nobody waits much longer than an attempt for a Redis that hangs; how much is for people to
+// judge.
+func TestAttemptPrintsEveryRow(t *testing.T) {
+	t.Parallel()
+	var r struct{ Results []attemptResult }
+	printed(t, &r, "attempt", "--rounds", "1")
+	if len(r.Results) != 3 {
+		t.Fatalf("%d rows, want 3", len(r.Results))
+	}
+	for _, one := range r.Results {
+		if one.Answers != one.Goroutines || one.Outcomes["success"] == one.Answers {
+			t.Errorf("%+v", one)
+		}
+	}
+}
+
 // What cannot be measured is refused before anything starts, by the name of its flag.
 func TestBadFlagsAreNamed(t *testing.T) {
 	for _, args := range [][]string{
@@ -78,7 +161,12 @@ func TestBadFlagsAreNamed(t *testing.T) {
 		{"locks", "--slice", "1us"},
 		{"locks", "--only", "nobody"},
 		{"locks", "--output", "xml"},
+		{"locks", "--goroutines", "1,x"},
 		{"attempt", "--rounds", "-1"},
+		{"handover", "--processes", "1"},
+		{"hold", "--ttl", "1s"},
+		{"shards", "--shards", "1"},
+		{"functions", "--for", "0s"},
 	} {
 		var stdout, stderr bytes.Buffer
 		code := run(t.Context(), append(args, "--redis", "nowhere.invalid:1"), &stdout, &stderr)

@@ -30,8 +30,8 @@ func contenders() []contender {
 		auto   = "over go-redis AutoPipeline() with its defaults"
 	)
 	var (
-		recordedSetup   = "gateway with a strong chain; every hold and its end go to a spool on the disk"
-		unrecordedSetup = "gateway with a strong chain, audit: off"
+		recordedSetup   = "gateway with a strong chain, 1 s for an attempt; every hold and its end go to a spool on the disk"
+		unrecordedSetup = "gateway with a strong chain, 1 s for an attempt, audit: off"
 		storeSetup      = "redisstore with its defaults, no gateway"
 	)
 	return []contender{

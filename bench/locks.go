@@ -10,7 +10,6 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
-	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -50,6 +49,7 @@ type lockReport struct {
 type lockBench struct {
 	*session
 	contenders []contender
+	levels     []int // numbers of goroutines
 	rounds     int
 	slice      time.Duration
 	cells      map[lockRow][]cell
@@ -59,9 +59,6 @@ type lockBench struct {
 // lockRow is a contender, by its place, at a number of goroutines.
 type lockRow struct{ contender, goroutines int }
 
-// lockLevels are the numbers of goroutines.
-func lockLevels() []int { return []int{1, 64, 512} }
-
 // locks lets every contender lock and unlock in turn, in short turns that go around several
 // times, so that whatever else the machine does meets all of them alike.
 func locks(ctx context.Context, args []string, stdout io.Writer) (err error) {
@@ -69,7 +66,8 @@ func locks(ctx context.Context, args []string, stdout io.Writer) (err error) {
 	b.flags.IntVar(&b.rounds, "rounds", 5, "how often each contender has its turn at each number of goroutines")
 	b.flags.DurationVar(&b.slice, "slice", 180*time.Millisecond, "length of a turn")
 	only := b.flags.String("only", "", "names of contenders, with commas; empty: all")
-	if err := b.start(ctx, args, func() error { return b.check(*only) }); err != nil {
+	levels := b.flags.String("goroutines", "1,64,512", "numbers of goroutines, with commas")
+	if err := b.start(ctx, args, func() error { return b.check(*only, *levels) }); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, b.end()) }()
@@ -86,27 +84,18 @@ func locks(ctx context.Context, args []string, stdout io.Writer) (err error) {
 }
 
 // check reads the flags.
-func (b *lockBench) check(only string) error {
+func (b *lockBench) check(only, levels string) error {
 	if b.slice < time.Millisecond {
 		return tierlock.Invalid("slice", b.slice.String(), "want at least 1ms")
 	}
-	all := contenders()
-	if only == "" {
-		b.contenders = all
-		return atLeast("rounds", b.rounds, 1)
+	var err error
+	if b.levels, err = numbers("goroutines", levels, 1); err != nil {
+		return err
 	}
-	for _, name := range strings.Split(only, ",") {
-		before := len(b.contenders)
-		for _, c := range all {
-			if c.name == name {
-				b.contenders = append(b.contenders, c)
-			}
-		}
-		if len(b.contenders) == before {
-			return tierlock.Invalid("only", name, "is the name of no contender")
-		}
+	if b.contenders, err = chosen(only, contenders(), func(c contender) string { return c.name }); err != nil {
+		return err
 	}
-	return atLeast("rounds", b.rounds, 1)
+	return atLeastOne("rounds", b.rounds)
 }
 
 // round opens every contender, gives each its turn at each level and closes them. Each round
@@ -129,7 +118,7 @@ func (b *lockBench) round(ctx context.Context, round int) (err error) {
 			return fmt.Errorf("%s: %w", c.name, err)
 		}
 	}
-	for _, n := range lockLevels() {
+	for _, n := range b.levels {
 		for i := range lockers {
 			i = (i + round) % len(lockers)
 			under := "c" + strconv.Itoa(i)                                              // what one leaves behind is not in another's way
@@ -155,7 +144,7 @@ func (b *lockBench) report() lockReport {
 		Redis: b.version, Rounds: b.rounds, SliceMS: b.slice.Milliseconds(), CPUs: runtime.NumCPU(),
 		Setup: map[string]string{},
 	}
-	for _, n := range lockLevels() {
+	for _, n := range b.levels {
 		for i, c := range b.contenders {
 			r.Results = append(r.Results, b.result(i, n))
 			if !c.fence {
@@ -216,7 +205,7 @@ func (b *lockBench) ratios() map[string]float64 {
 // none.
 func (b *lockBench) pairs(goroutines int, those func(contender) bool) (best float64) {
 	for i, c := range b.contenders {
-		if those(c) {
+		if those(c) && len(b.cells[lockRow{i, goroutines}]) > 0 {
 			best = max(best, b.result(i, goroutines).Pairs)
 		}
 	}

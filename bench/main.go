@@ -18,6 +18,10 @@ import (
 const usage = `usage: go run . VERB [flags]
 
   locks     lock and unlock beside the peers: pairs a second at 1, 64 and 512 goroutines
+  handover  how soon the next of 2 and of 50 waiting processes has the lock, and what waiting costs
+  hold      what 10,000 held locks cost: goroutines, memory, commands a second
+  shards    one coarse lock, beside more and more shards of it, beside one key per id
+  functions the same Lua called by EVALSHA and by FCALL
   attempt   how late the answer comes while Redis hangs, beside the 200 ms that an attempt may take
 
 Every verb takes --redis ADDR (it starts a redis-server of its own without), --output text|json,
@@ -34,7 +38,7 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	verbs := map[string]verb{"attempt": attempt, "locks": locks}
+	verbs := map[string]verb{"attempt": attempt, "locks": locks, "handover": handover, "hold": hold, "shards": shards, "functions": functions, workerVerb: worker}
 	if len(args) == 0 || verbs[args[0]] == nil {
 		fmt.Fprint(stderr, usage)
 		return 2

@@ -17,6 +17,10 @@ var errHeld = errors.New("the lock is held by another")
 
 func newID() string { return tierlock.NewRequestID().Secret() }
 
+// patience is how long one question of ours may take here, instead of 200 ms, so that a busy
+// machine is not taken for a slow store. Nobody else's is shorter.
+const patience = time.Second
+
 // ours is a gateway with one strong chain on a store with its defaults, and closes all that
 // it stands on.
 type ours struct {
@@ -42,6 +46,7 @@ func openOurs(addr string, audited recorded, hooks gateway.Hooks, change func(*g
 
 func (o *ours) open(addr string, audited recorded, hooks gateway.Hooks, change func(*gateway.Policy)) (err error) {
 	policy := gateway.Strong("what is measured", gateway.Fence)
+	policy.Attempt = patience
 	if !audited {
 		policy.Audit.Record = audit.RecordOff
 	}
@@ -132,7 +137,7 @@ func (s *bareStore) pair(ctx context.Context, key string) error {
 	if err != nil {
 		return err
 	}
-	deadline := time.Now().Add(200 * time.Millisecond) // as the gateway asks
+	deadline := time.Now().Add(patience)
 	ctx = tierlock.Until(ctx, deadline)
 	hold := tierlock.Hold{Key: named, ID: tierlock.NewRequestID(), TTL: peerTTL}
 	answer, err := s.store.Acquire(ctx, tierlock.Request{Hold: hold, NotAfter: deadline, Fenced: s.fenced})
@@ -142,7 +147,7 @@ func (s *bareStore) pair(ctx context.Context, key string) error {
 	if answer.Status != tierlock.Granted {
 		return errHeld
 	}
-	answer, err = s.store.Release(tierlock.Until(ctx, time.Now().Add(200*time.Millisecond)), hold)
+	answer, err = s.store.Release(tierlock.Until(ctx, time.Now().Add(patience)), hold)
 	if err == nil && answer.Status != tierlock.Released {
 		err = errNotReleased
 	}

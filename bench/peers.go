@@ -160,7 +160,7 @@ func openRueidis(_ context.Context, addr string) (locker, error) {
 		KeyMajority:    1,
 		NoLoopTracking: true,
 		KeyValidity:    peerTTL,
-		TryNextAfter:   time.Second,
+		TryNextAfter:   patience,
 	})
 	if err != nil {
 		return nil, err

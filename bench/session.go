@@ -126,10 +126,43 @@ func (s *session) writeAllocations() error {
 // print writes v as one line of JSON.
 func (s *session) print(v any) error { return json.NewEncoder(s.stdout).Encode(v) }
 
-// atLeast checks one number of a verb's flags.
-func atLeast(field string, value, least int) error {
-	if value < least {
-		return tierlock.Invalid(field, strconv.Itoa(value), "want at least "+strconv.Itoa(least))
+// atLeastOne checks one number of a verb's flags.
+func atLeastOne(field string, value int) error {
+	if value < 1 {
+		return tierlock.Invalid(field, strconv.Itoa(value), "want at least 1")
 	}
 	return nil
+}
+
+// numbers reads a list of numbers with commas, each at least least.
+func numbers(field, list string, least int) ([]int, error) {
+	var all []int
+	for _, word := range strings.Split(list, ",") {
+		n, err := strconv.Atoi(word)
+		if err != nil || n < least {
+			return nil, tierlock.Invalid(field, word, "want numbers of at least "+strconv.Itoa(least)+", with commas")
+		}
+		all = append(all, n)
+	}
+	return all, nil
+}
+
+// chosen are those of all whose names stand in the list, with commas; all for an empty one.
+func chosen[T any](list string, all []T, name func(T) string) ([]T, error) {
+	if list == "" {
+		return all, nil
+	}
+	var some []T
+	for _, word := range strings.Split(list, ",") {
+		before := len(some)
+		for _, one := range all {
+			if name(one) == word {
+				some = append(some, one)
+			}
+		}
+		if len(some) == before {
+			return nil, tierlock.Invalid("only", word, "is the name of none")
+		}
+	}
+	return some, nil
 }
