@@ -16,6 +16,7 @@ pgbin() { ls -d /usr/lib/postgresql/*/bin 2>/dev/null | sort -V | tail -n 1; }
 packages() {
   local missing=()
   have redis-server || missing+=(redis-server)
+  have redis-sentinel || missing+=(redis-sentinel)
   [ -n "$(pgbin)" ] || have postgres || missing+=(postgresql)
   have mariadbd || [ -x /usr/sbin/mariadbd ] || missing+=(mariadb-server)
   have promtool || missing+=(prometheus)

@@ -14,6 +14,7 @@ import (
 type RedisServer struct {
 	Process
 	addr string
+	bus  int // port of the Cluster's own talk
 }
 
 // Addr is "127.0.0.1:port", the same after Restart.
@@ -24,11 +25,19 @@ func (s *RedisServer) Addr() string { return s.addr }
 func Redis(tb testing.TB, args ...string) *RedisServer {
 	tb.Helper()
 	Need(tb, "redis-server")
+	return redis(tb, args)
+}
+
+func redis(tb testing.TB, args []string) *RedisServer {
+	tb.Helper()
 	path := look(tb, "redis-server")
-	port, release := freePorts(tb)
+	port, release := freePorts(tb, 1)
 	addr, dir := loopback(port), newFolder(tb, "redis", nil)
-	own := []string{"--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--save", "", "--appendonly", "no", "--dir", dir.path}
-	return &RedisServer{addr: addr, Process: launch(tb, command{
+	own := []string{
+		"--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--cluster-port", strconv.Itoa(port + 1),
+		"--save", "", "--appendonly", "no", "--dir", dir.path,
+	}
+	return &RedisServer{addr: addr, bus: port + 1, Process: launch(tb, command{
 		name:  "redis",
 		path:  path,
 		args:  append(own, args...),
