@@ -22,8 +22,9 @@ import (
 //   - Every operation may be repeated: same Hold, same effect, and a repeat never adds to
 //     the depth.
 //   - All methods may be called at once from any goroutine.
-//   - Nothing is retried inside, but for a script the server does not know and an
-//     acquire refused as late because the clock sample was old.
+//   - Nothing is retried inside, but for a script the server does not know, an acquire
+//     refused as late because the clock sample was old, and what a part of the store
+//     refused because another serves the key: nothing has happened then.
 type Backend interface {
 	// Traits is constant, cheap and needs no I/O.
 	Traits() Traits

@@ -16,6 +16,8 @@ import (
 var (
 	neededCommands = []string{"+evalsha", "+eval", "+time", "+get", "+set", "+pttl", "+pexpire", "+del"}
 	usefulCommands = []string{"+script|load", "+info"}
+	clusterRights  = []string{"+cluster|slots", "+cluster|info", "+asking"}
+	sentinelRights = []string{"+sentinel|get-master-addr-by-name", "+sentinel|master", "+subscribe", "&+switch-master"}
 	neededKeys     = []string{"~biz:*", "~{biz:*", "~tierlock:probe:*"}
 )
 
@@ -65,6 +67,18 @@ func askAll(t *testing.T, store *redisstore.Store) error {
 	return err
 }
 
+// enroll makes the user tierlock anew, with these rights only.
+func enroll(t *testing.T, addr string, rights []string) {
+	t.Helper()
+	rules := []any{"acl", "setuser", "tierlock", "reset", "on", ">secret"}
+	for _, rule := range rights {
+		rules = append(rules, rule)
+	}
+	if err := admin(t, addr).Do(t.Context(), rules...).Err(); err != nil {
+		t.Fatalf("%s: %v", strings.Join(rights, " "), err)
+	}
+}
+
 // openAs makes the user tierlock anew, with these rights only, and a Store that is it.
 func openAs(t *testing.T, server *servers.RedisServer, commands []string) *redisstore.Store {
 	t.Helper()
@@ -74,13 +88,7 @@ func openAs(t *testing.T, server *servers.RedisServer, commands []string) *redis
 // openUser is openAs for a Store that is something else, too.
 func openUser(t *testing.T, server *servers.RedisServer, cfg redisstore.Config, commands []string) *redisstore.Store {
 	t.Helper()
-	rules := []any{"acl", "setuser", "tierlock", "reset", "on", ">secret"}
-	for _, rule := range slices.Concat(commands, neededKeys) {
-		rules = append(rules, rule)
-	}
-	if err := admin(t, server.Addr()).Do(t.Context(), rules...).Err(); err != nil {
-		t.Fatalf("%s: %v", strings.Join(commands, " "), err)
-	}
+	enroll(t, server.Addr(), slices.Concat(commands, neededKeys))
 	cfg.Addrs, cfg.Username, cfg.Password = []string{server.Addr()}, "tierlock", "secret"
 	return open(t, cfg)
 }

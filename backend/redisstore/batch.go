@@ -87,7 +87,7 @@ func newBatcher(n *node, client *redis.Client) *batcher {
 // ask puts o, a question to s, to the server at to, and also tells when it was sent. Its
 // error is a [*tierlock.Fault].
 func (b *batcher) ask(q *question, to place, s *script, o op) (reply, time.Time, error) {
-	if to.asking {
+	if to.alone {
 		return b.alone(q, to, s, o)
 	}
 	b.mu.Lock()

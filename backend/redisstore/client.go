@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -20,45 +21,55 @@ const (
 	socketTimeout = 5 * time.Second
 )
 
-// client makes one pool of up to size connections. Why each setting differs from
+// options are those of one pool of up to size connections. Why each setting differs from
 // go-redis's default: nothing is sent twice (MaxRetries, a repeated SET NX meets itself);
 // nothing waits past the caller's deadline (ContextTimeoutEnabled, PoolTimeout); nothing
 // dials at New or after the caller has gone for long (MinIdleConns, DialerRetries).
-func (n *node) client(size int) *redis.Client {
-	return redis.NewClient(&redis.Options{
-		Addr:                       n.addr,
-		Username:                   n.cfg.Username,
-		Password:                   n.cfg.Password,
-		CredentialsProviderContext: n.cfg.Credentials,
-		DB:                         n.cfg.DB,
-		Dialer:                     n.dials.dial,
-		OnConnect:                  n.greet,
+func options(cfg *Config, addr string, dials *dialer, size int) *redis.Options {
+	return &redis.Options{
+		Addr:                       addr,
+		Username:                   cfg.Username,
+		Password:                   cfg.Password,
+		CredentialsProviderContext: cfg.Credentials,
+		DB:                         cfg.DB,
+		Dialer:                     dials.dial,
 		MaxRetries:                 -1,
 		ContextTimeoutEnabled:      true,
 		ReadTimeout:                socketTimeout,
 		WriteTimeout:               socketTimeout,
-		DialTimeout:                n.cfg.Dial,
+		DialTimeout:                cfg.Dial,
 		DialerRetries:              1,
 		PoolSize:                   size,
-		PoolTimeout:                n.cfg.Timeout / 2, // then the fault says saturated, not late
+		PoolTimeout:                cfg.Timeout / 2, // then the fault says saturated, not late
 		MaxConcurrentDials:         maxDials,
 		DisableIdentity:            true,
 		PipelinePoolSize:           -1,
 		MaintNotificationsConfig: &maintnotifications.Config{
 			Mode: maintnotifications.ModeDisabled,
 		},
-	})
+	}
+}
+
+// client makes one of the node's pools.
+func (n *node) client(size int) *redis.Client {
+	o := options(n.cfg, n.addr, &n.dials, size)
+	o.OnConnect = n.greet
+	return redis.NewClient(o)
 }
 
 // greet is run on each new connection before its first question: in one round trip it
 // learns the server's clock and identity and loads the scripts. A server that refuses any
-// of it (an ACL, a server still loading) will say so again to the question itself; only a
-// broken connection is an error here, and a password that is wanted: whoever gave none may
-// not send more than ten words at once, and a server that gets more calls it a broken
-// protocol.
+// of it (an ACL, a server still loading) will say so again to the question itself. Errors
+// here are a broken connection; a password that is wanted, since whoever gave none may not
+// send more than ten words at once, and a server that gets more calls it a broken protocol;
+// and a replica where sentinels choose the master, since it would answer what needs no
+// write from a copy.
 func (n *node) greet(ctx context.Context, c *redis.Conn) error {
 	var now *redis.TimeCmd
 	info := redis.NewStringCmd(ctx, "info", "server")
+	if n.cfg.Sentinel != nil {
+		info = redis.NewStringCmd(ctx, "info", "server", "replication")
+	}
 	sent := time.Now()
 	_, err := c.Pipelined(ctx, func(p redis.Pipeliner) error {
 		now = p.Time(ctx)
@@ -72,7 +83,10 @@ func (n *node) greet(ctx context.Context, c *redis.Conn) error {
 	if err != nil && (!answered(err) || redis.IsAuthError(err)) {
 		return err
 	}
-	if n.clock.meet(runID(info.Val())) {
+	if n.cfg.Sentinel != nil && infoField(info.Val(), "role") == "slave" {
+		return errReplica
+	}
+	if n.clock.meet(infoField(info.Val(), "run_id")) {
 		n.cfg.Logger.InfoContext(ctx, "redis is another process than before", slog.String("addr", n.addr))
 	}
 	if now.Err() == nil {
@@ -80,6 +94,10 @@ func (n *node) greet(ctx context.Context, c *redis.Conn) error {
 	}
 	return nil
 }
+
+// errReplica says that a server is not the master that sentinels had said it is. Nothing
+// was asked.
+var errReplica = errors.New("it is a replica, the master is another")
 
 // learn takes in the server time of a reply to what was sent then. A step of that clock
 // weakens what every lock on this server promises, so it is told.

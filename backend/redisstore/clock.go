@@ -1,7 +1,6 @@
 package redisstore
 
 import (
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -98,14 +97,4 @@ func (c *clock) wallError(now time.Time) (time.Duration, bool) {
 	aged := v.aged(at)
 	wall := time.Duration(now.UnixNano())
 	return max((aged.lo + at - wall).Abs(), (aged.hi + at - wall).Abs()), true
-}
-
-// runID reads the identity of a server's process out of INFO; empty when it is not there.
-func runID(info string) string {
-	for line := range strings.Lines(info) {
-		if id, ok := strings.CutPrefix(line, "run_id:"); ok {
-			return strings.TrimSpace(id)
-		}
-	}
-	return ""
 }

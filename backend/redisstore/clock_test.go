@@ -90,8 +90,8 @@ func TestWallErrorCoversOffsetAndRoundTrip(t *testing.T) {
 func TestRunIDIsReadFromInfo(t *testing.T) {
 	info := "# Server\r\nredis_version:7.0.15\r\nrun_id:8a1f\r\ntcp_port:6379\r\n"
 	for text, want := range map[string]string{info: "8a1f", "": "", "# Server\r\n": "", "run_id:": ""} {
-		if got := runID(text); got != want {
-			t.Errorf("runID(%q) = %q", text, got)
+		if got := infoField(text, "run_id"); got != want {
+			t.Errorf("run_id in %q: %q", text, got)
 		}
 	}
 }

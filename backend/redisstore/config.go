@@ -15,10 +15,12 @@ import (
 
 // Config of a [Store]. Zero fields mean the stated default.
 type Config struct {
-	// Addrs is where Redis listens, as host:port. Exactly one for now: Sentinel, Cluster
-	// and quorum are not built yet.
+	// Addrs is where Redis listens, as host:port: one address. With Sentinel it is where
+	// the sentinels listen, all of them; with Cluster some servers, which tell of the others.
 	Addrs    []string
-	Username string
+	Sentinel *SentinelConfig // nil: no sentinels
+	Cluster  bool            // false: no Redis Cluster
+	Username string          // of Redis, as are password, database and TLS; sentinels share TLS
 	Password string
 	// Credentials, where it is there, tells user and password for each new connection,
 	// instead of the two above: so a password can be changed while the Store runs, and
@@ -31,9 +33,9 @@ type Config struct {
 	// Wire is how many acquires may be out at once on one server. Those who meet there share
 	// calls, so they are more than the connections. 1024.
 	Wire int
-	// PoolSize is the number of connections that acquires may use. Releases, renewals and
-	// lookups may use as many of their own. While a server is quick, two of each serve all;
-	// the rest is for one that is far, slow or silent. 64.
+	// PoolSize is the number of connections to one server that acquires may use. Releases,
+	// renewals and lookups may use as many of their own. While a server is quick, two of each
+	// serve all; the rest is for one that is far, slow or silent. 64.
 	PoolSize int
 	// Timeout is how long one question may take when its context has no deadline: the
 	// requirement's 200 ms.
@@ -64,9 +66,23 @@ func (c Config) Validate() error {
 	bad := func(field, value, rule string) { faults = append(faults, tierlock.Invalid(field, value, rule)) }
 	switch {
 	case len(c.Addrs) == 0:
-		bad("addrs", "", "is required: want the host:port of one Redis")
-	case len(c.Addrs) > 1:
-		bad("addrs", strings.Join(c.Addrs, ","), "want exactly one address: Sentinel, Cluster and quorum are not supported yet")
+		bad("addrs", "", "is required: want host:port")
+	case len(c.Addrs) > 1 && c.Sentinel == nil && !c.Cluster:
+		bad("addrs", strings.Join(c.Addrs, ","), "want exactly one address, or sentinel or cluster")
+	}
+	if c.Sentinel != nil && c.Cluster {
+		bad("cluster", "true", "want sentinel or cluster, not both")
+	}
+	if s := c.Sentinel; s != nil {
+		if s.Master == "" {
+			bad("sentinel.master", "", "is required: want the name under which the sentinels watch it")
+		}
+		if s.Username != "" && s.Password == "" {
+			bad("sentinel.password", "", "is missing for the username")
+		}
+	}
+	if c.Cluster && c.DB > 0 {
+		bad("db", strconv.Itoa(c.DB), "want 0: a Cluster has no other")
 	}
 	for _, addr := range c.Addrs {
 		if _, port, err := net.SplitHostPort(addr); err != nil || port == "" {

@@ -18,7 +18,7 @@ func TestConfigReportsEveryFaultAtOnce(t *testing.T) {
 	if !errors.Is(err, tierlock.ErrInvalid) {
 		t.Fatalf("error %v", err)
 	}
-	for _, want := range []string{`addrs "a:1,b"`, "exactly one", `addrs "b"`, `db "-1"`, `wire "-3"`, `pool_size "-5"`, `timeout "-1s"`, `dial "-1ns"`, "invalid password"} {
+	for _, want := range []string{`addrs "a:1,b"`, "exactly one address", `addrs "b"`, `db "-1"`, `wire "-3"`, `pool_size "-5"`, `timeout "-1s"`, `dial "-1ns"`, "invalid password"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in %v", want, err)
 		}
@@ -32,6 +32,23 @@ func TestConfigTakesOneKindOfCredentials(t *testing.T) {
 	})
 	if !errors.Is(err, tierlock.ErrInvalid) || !strings.Contains(err.Error(), "invalid credentials") {
 		t.Errorf("error %v", err)
+	}
+}
+
+func TestConfigReportsFaultsOfTopologies(t *testing.T) {
+	_, err := redisstore.New(redisstore.Config{
+		Addrs: []string{"a:1", "b:2"}, Cluster: true, DB: 3, Sentinel: &redisstore.SentinelConfig{Username: "u"},
+	})
+	if !errors.Is(err, tierlock.ErrInvalid) {
+		t.Fatalf("error %v", err)
+	}
+	for _, want := range []string{`cluster "true"`, `db "3"`, "sentinel.master", "sentinel.password"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("no %q in %v", want, err)
+		}
+	}
+	if strings.Contains(err.Error(), "addrs") {
+		t.Errorf("two addresses are no fault: %v", err)
 	}
 }
 

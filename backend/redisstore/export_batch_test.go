@@ -48,7 +48,7 @@ func (g Gathering) Go() {
 
 // Slotted has the store take its one server for one of a Cluster: only keys of one slot
 // share a call.
-func (s *Store) Slotted() { s.servers.(single).only.slotted = true }
+func (s *Store) Slotted() { s.cfg.Cluster = true }
 
 // Stall is how long a line stands before it gets another connection.
 const Stall = stall

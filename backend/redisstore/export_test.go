@@ -1,5 +1,7 @@
 package redisstore
 
+import "github.com/tierlock/tierlock"
+
 // Dialling counts the connections being made, awaited or not.
 func (s *Store) Dialling() int {
 	sum := 0
@@ -17,3 +19,6 @@ func (s *Store) AskForFunctionsAgain() {
 		}
 	}
 }
+
+// SlotOf is the slot of key.
+func SlotOf(key tierlock.Key) int { return int(slotOf(key)) }

@@ -59,6 +59,8 @@ func fault(err error) *tierlock.Fault {
 		return unconnected(unmade)
 	case errors.As(err, &unknown):
 		return &tierlock.Fault{Reason: tierlock.ReasonDenied, Err: err}
+	case errors.Is(err, errReplica):
+		return &tierlock.Fault{Reason: tierlock.ReasonDown, Err: err}
 	case answered(err):
 		return refused(err)
 	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):

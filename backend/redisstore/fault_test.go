@@ -69,6 +69,7 @@ var faultCases = []struct {
 	{"refused", &dialError{opError("connect", syscall.ECONNREFUSED)}, tierlock.ReasonDown, sure},
 	{"no route", &dialError{opError("connect", syscall.EHOSTUNREACH)}, tierlock.ReasonDown, sure},
 	{"no such host", &dialError{&net.DNSError{Err: "no such host", IsNotFound: true}}, tierlock.ReasonDown, sure},
+	{"a replica where sentinels had seen the master", errReplica, tierlock.ReasonDown, sure},
 	{"no answer to the dial", &dialError{&net.OpError{Op: "dial", Net: "tcp", Err: os.ErrDeadlineExceeded}}, tierlock.ReasonAttempt, sure},
 	{"no room for another client", &dialError{errNoRoom}, tierlock.ReasonSaturated, sure},
 	{"no file descriptor", &dialError{opError("socket", syscall.EMFILE)}, tierlock.ReasonSaturated, sure},

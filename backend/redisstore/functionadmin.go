@@ -61,7 +61,7 @@ func (s *Store) eachMaster(ctx context.Context, change func(context.Context, *no
 		return nil, err
 	}
 	defer q.end()
-	if _, err := s.servers.place(q, s.probe); err != nil { // a cluster's masters must be found out first
+	if _, err := s.servers.probes(q, ""); err != nil { // a Cluster's masters must be found out first
 		return nil, err
 	}
 	var all []LibraryState

@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"context"
 	"errors"
+	"net"
 	"testing"
 	"time"
 
@@ -75,6 +76,24 @@ func wantFault(t testing.TB, err error, reason tierlock.Reason, inDoubt bool) {
 	}
 }
 
+// after waits until count has grown.
+func after(t testing.TB, count func() int64) {
+	t.Helper()
+	before := count()
+	eventually(t, "it goes on", func() bool { return count() > before })
+}
+
+// free is an address where nobody listens.
+func free(t testing.TB) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = listener.Close()
+	return listener.Addr().String()
+}
+
 // eventually fails when ok does not come.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
@@ -85,4 +104,14 @@ func eventually(t testing.TB, what string, ok func() bool) {
 			t.Fatalf("never: %s", what)
 		}
 	}
+}
+
+// port is the port of an address.
+func port(t testing.TB, addr string) string {
+	t.Helper()
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
 }

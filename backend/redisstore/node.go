@@ -12,11 +12,10 @@ import (
 // node is one Redis server that grants: its address, the connections to it and what is
 // known of its clock.
 type node struct {
-	cfg     *Config // never changes
-	addr    string
-	slotted bool // it is of a Cluster
-	clock   clock
-	dials   dialer
+	cfg   *Config // never changes
+	addr  string
+	clock clock
+	dials dialer
 
 	functions functions
 
@@ -56,7 +55,7 @@ func (n *node) close() error {
 
 // group is what may share one script with key: in a Cluster, keys of one slot.
 func (n *node) group(key tierlock.Key) uint16 {
-	if !n.slotted {
+	if !n.cfg.Cluster {
 		return 0
 	}
 	return slotOf(key)

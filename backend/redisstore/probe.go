@@ -14,14 +14,43 @@ const probeTTL = time.Second
 // use, so what refuses writes fails it. Both go in one round trip, on connections that
 // nothing else uses: on a slow server each round trip counts, and the first probe has a
 // connection to make. It is unfenced, so it leaves no fence record behind.
-func (s *Store) Probe(ctx context.Context, _ string) error {
+//
+// The target is a shard of a Cluster; the name "" stands for all of them, each of which
+// must answer.
+func (s *Store) Probe(ctx context.Context, target string) error {
+	q, err := s.question(ctx)
+	if err != nil {
+		return err
+	}
+	keys, err := s.servers.probes(q, target)
+	q.end()
+	if err != nil {
+		return err
+	}
+	if len(keys) == 1 {
+		return s.probe(ctx, keys[0])
+	}
+	answers := make(chan error, len(keys))
+	for _, key := range keys {
+		go func() { answers <- s.probe(ctx, key) }()
+	}
+	err = nil
+	for range keys { // each ends by ctx's deadline
+		if one := <-answers; one != nil {
+			err = one
+		}
+	}
+	return err
+}
+
+func (s *Store) probe(ctx context.Context, key tierlock.Key) error {
 	q, err := s.question(ctx)
 	if err != nil {
 		return err
 	}
 	defer q.end()
-	hold := tierlock.Hold{Key: s.probe, ID: tierlock.NewRequestID(), TTL: probeTTL}
-	return s.send(q, hold.Key, func(to place) error { return to.probe(q, hold, q.deadline) })
+	hold := tierlock.Hold{Key: key, ID: tierlock.NewRequestID(), TTL: probeTTL}
+	return s.send(q, key, func(to place) error { return to.probe(q, hold, q.deadline) })
 }
 
 // probe takes hold and gives it back.

@@ -85,10 +85,14 @@ func (r renewal) ask(q *question, to place, which []int) {
 		group := to.node.group(r.holds[at].Key)
 		groups[group] = append(groups[group], at)
 	}
+	most := maxOps
+	if to.alone {
+		most = 1
+	}
 	var calls []*call
 	var parts [][]int
 	for _, group := range groups {
-		for part := range slices.Chunk(group, maxOps) {
+		for part := range slices.Chunk(group, most) {
 			ops := make([]*op, len(part))
 			for i, at := range part {
 				o := opOf(r.holds[at])

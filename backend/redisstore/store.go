@@ -6,8 +6,9 @@ import (
 	"github.com/tierlock/tierlock"
 )
 
-// Store is the lock on one Redis and implements [tierlock.Backend], [tierlock.Prober],
-// [tierlock.Wired] and [tierlock.Clocked]. All methods may be called from any goroutine.
+// Store is the lock on Redis and implements [tierlock.Backend], [tierlock.Prober],
+// [tierlock.Wired] and [tierlock.Clocked]; on a Cluster it brings a [tierlock.Sharder]. All
+// methods may be called from any goroutine.
 //
 // Every question returns by its context's deadline. A context that is cancelled without
 // one is noticed while waiting for a connection or for a call shared with others, but not
@@ -15,7 +16,6 @@ import (
 // is at most Config.Timeout away.
 type Store struct {
 	cfg     Config
-	probe   tierlock.Key // of this Store alone, so that probes of two never meet
 	servers topology
 }
 
@@ -25,12 +25,20 @@ func New(cfg Config) (*Store, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
+	// Of this Store alone, so that probes of two never meet.
 	probe, err := tierlock.ParseKey("tierlock:probe:" + tierlock.NewRequestID().Secret())
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{cfg: cfg, probe: probe}
-	s.servers = single{newNode(&s.cfg, cfg.Addrs[0])}
+	s := &Store{cfg: cfg}
+	switch {
+	case cfg.Sentinel != nil:
+		s.servers = newSentinels(&s.cfg, probe)
+	case cfg.Cluster:
+		s.servers = newCluster(&s.cfg, probe)
+	default:
+		s.servers = single{newNode(&s.cfg, cfg.Addrs[0]), probe}
+	}
 	return s, nil
 }
 
@@ -40,11 +48,15 @@ func (s *Store) Close() error { return s.servers.close() }
 
 // Traits tells store redis, tier shared, scope cluster, tokens, and the wire.
 func (s *Store) Traits() tierlock.Traits {
-	return tierlock.Traits{
+	traits := tierlock.Traits{
 		Store: "redis", Tier: tierlock.Shared, Scope: tierlock.ScopeCluster,
 		Fences: true, Wire: s.cfg.Wire,
 		Prober: s, Wired: s, Clocked: s,
 	}
+	if f, ok := s.servers.(*fleet); ok && s.cfg.Cluster {
+		traits.Sharder = f
+	}
+	return traits
 }
 
 // ClockError bounds how far this process's wall clock may be from those of the servers

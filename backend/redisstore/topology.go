@@ -17,14 +17,17 @@ type topology interface {
 	elsewhere(ctx context.Context, key tierlock.Key, from place, fault error, turn int) (place, error)
 	// serving are the nodes of a target; of all when its name is empty.
 	serving(target string) []*node
+	// probes are keys of which one lies in each part of target; of all parts when its name
+	// is empty. Its error is a fault.
+	probes(ctx context.Context, target string) ([]tierlock.Key, error)
 	close() error
 }
 
-// place is a node, and whether it must be told that the question comes to it only because
-// the key's slot is on its way there.
+// place is a node, and how a question must be put to it.
 type place struct {
 	node   *node
-	asking bool
+	asking bool // behind an ASKING: the key's slot is on its way there
+	alone  bool // with no other key in its script: they may be in two places
 }
 
 // send puts a question about key where it belongs; put's error is a fault.
@@ -40,7 +43,10 @@ func (s *Store) send(ctx context.Context, key tierlock.Key, put func(place) erro
 }
 
 // single is one server, which serves every key for good.
-type single struct{ only *node }
+type single struct {
+	only  *node
+	probe tierlock.Key
+}
 
 func (s single) place(context.Context, tierlock.Key) (place, error) {
 	return place{node: s.only}, nil
@@ -51,5 +57,9 @@ func (single) elsewhere(_ context.Context, _ tierlock.Key, _ place, fault error,
 }
 
 func (s single) serving(string) []*node { return []*node{s.only} }
+
+func (s single) probes(context.Context, string) ([]tierlock.Key, error) {
+	return []tierlock.Key{s.probe}, nil
+}
 
 func (s single) close() error { return s.only.close() }

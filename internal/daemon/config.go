@@ -43,7 +43,9 @@ type Config struct {
 // StoreConfig is one shared store.
 type StoreConfig struct {
 	Kind     string        `yaml:"kind"`      // redis
-	Addrs    []string      `yaml:"addrs"`     // host:port
+	Addrs    []string      `yaml:"addrs"`     // host:port of the server, or of sentinels, or of some of a Cluster
+	Sentinel *Sentinel     `yaml:"sentinel"`  // none
+	Cluster  bool          `yaml:"cluster"`   // false
 	DB       int           `yaml:"db"`        // 0
 	Username string        `yaml:"username"`  // none
 	Password Secret        `yaml:",inline"`   // none
@@ -54,6 +56,13 @@ type StoreConfig struct {
 	// Functions calls the functions that tierlock functions load puts there; default false:
 	// scripts.
 	Functions bool `yaml:"functions"`
+}
+
+// Sentinel says what sentinels are asked for, and as whom.
+type Sentinel struct {
+	Master   string `yaml:"master"`   // name under which they watch it; required
+	Username string `yaml:"username"` // none
+	Password Secret `yaml:",inline"`  // none
 }
 
 // SwitchConfig is the source of switch documents: Nacos, a web server or a file.

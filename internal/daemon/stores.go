@@ -45,15 +45,28 @@ func (c StoreConfig) redis(log *slog.Logger) (redisstore.Config, error) {
 	if err != nil {
 		password = "unreadable" // one fault is enough: not "is missing" on top
 	}
+	sentinel, sentinelErr := c.Sentinel.load()
 	store := redisstore.Config{
-		Addrs: c.Addrs, DB: c.DB, Username: c.Username, Password: password, TLS: conf,
+		Addrs: c.Addrs, Sentinel: sentinel, Cluster: c.Cluster, DB: c.DB, Username: c.Username, Password: password, TLS: conf,
 		Wire: c.Wire, PoolSize: c.PoolSize, Timeout: c.Timeout, Functions: c.Functions, Logger: log,
 	}
 	if c.Password.File != "" { // may hold another one tomorrow
 		store.Username, store.Password = "", ""
 		store.Credentials = c.credentials
 	}
-	return store, errors.Join(err, tlsErr)
+	return store, errors.Join(err, tlsErr, sentinelErr)
+}
+
+// load reads the password; nil is no sentinel.
+func (s *Sentinel) load() (*redisstore.SentinelConfig, error) {
+	if s == nil {
+		return nil, nil
+	}
+	password, err := s.Password.value()
+	if err != nil {
+		password = "unreadable" // one fault is enough here too
+	}
+	return &redisstore.SentinelConfig{Master: s.Master, Username: s.Username, Password: password}, prefixed("sentinel.", err)
 }
 
 // credentials reads the password's file as it is now.
