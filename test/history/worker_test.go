@@ -20,6 +20,7 @@ import (
 	"github.com/tierlock/tierlock/backend/redisstore"
 	"github.com/tierlock/tierlock/gateway"
 	"github.com/tierlock/tierlock/guard"
+	"github.com/tierlock/tierlock/test/pulse"
 )
 
 const workerEnv = "TIERLOCK_HISTORY_WORKER"
@@ -52,7 +53,7 @@ type worker struct {
 	db    *sql.DB
 	key   tierlock.Key // of the register
 	clock clock
-	still stalls
+	pulse *pulse.Pulse
 
 	mu  sync.Mutex
 	out *json.Encoder // guarded by mu
@@ -94,7 +95,8 @@ func work(j job) error {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	var all sync.WaitGroup
-	all.Go(func() { w.still.watch(ctx, w.clock) })
+	w.pulse = pulse.Start()
+	defer w.pulse.Stop()
 	for n := range clients {
 		all.Go(func() { w.client(ctx, n) })
 	}
@@ -136,9 +138,10 @@ func (w *worker) visit(ctx context.Context, n int, id string, ttl time.Duration)
 	op := Op{Kind: Acquire, Client: n, Key: w.chain.Name() + ":" + id, Holder: request.Fingerprint(), TTL: int64(ttl)}
 	op.Call = w.clock.now()
 	w.say(&op)
+	began := time.Now()
 	l, err := w.chain.TryLock(context.Background(), id, gateway.WithRequestID(request), gateway.WithTTL(ttl), gateway.WithoutRenew())
 	op.Return = w.clock.now()
-	op.Stalled = w.still.between(op.Call, op.Return)
+	op.Stalled = int64(w.pulse.Stalled(began, time.Now()))
 	answered = w.answer(&op, l, err)
 	w.say(&op)
 	if l == nil {

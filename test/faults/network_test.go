@@ -1,0 +1,138 @@
+package faults
+
+import (
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/gateway"
+	"github.com/tierlock/tierlock/test/way"
+)
+
+func blackHole(t *testing.T) { vanishes(t, way.BlackHole, false) }
+
+// halfOpen is a server that is gone behind connections that nobody closes: what stood is
+// swallowed, and what is dialled is accepted and leads nowhere.
+func halfOpen(t *testing.T) { vanishes(t, way.BlackHole, true) }
+
+func vanishes(t *testing.T, f way.Fault, killed bool) {
+	s := newSite(t, setup{})
+	before := s.way.Accepted()
+	s.way.Become(f)
+	if killed {
+		s.server.Kill()
+		s.server.Restart() // another process now: no connection of before can serve
+	}
+	for i := range 10 {
+		s.is(ask(s.orders, strconv.Itoa(i)), errNotServed)
+	}
+	s.eventually(5*time.Second, "the weak chain is local", func() bool {
+		a := ask(s.coupons, "x")
+		defer func() { _ = a.lock.Unlock(t.Context()) }()
+		return a.err == nil && a.tier() == tierlock.Local
+	})
+	s.way.Become(way.None)
+	s.serves()
+	if s.way.Accepted() == before {
+		t.Error("served over a connection that was swallowed")
+	}
+	s.nothingIsLeft()
+}
+
+// resetInTheReply, lostReply: the server has done it and nobody heard. The same request
+// asked again finds its own lock, with its first token.
+func resetInTheReply(t *testing.T) { unheard(t, way.ResetReply) }
+
+func lostReply(t *testing.T) { unheard(t, way.LoseReplies) }
+
+func unheard(t *testing.T, f way.Fault) {
+	s := newSite(t, setup{})
+	id := tierlock.NewRequestID()
+	s.way.Become(f)
+	s.is(ask(s.orders, "a", gateway.WithRequestID(id)), errNotServed)
+	s.is(ask(s.orders, "b"), errNotServed) // nobody asks for this one again
+	fence := s.boss.Get(t.Context(), "{biz:order:lock:a}:fence").Val()
+	s.way.Become(way.None)
+	var a answer
+	s.eventually(10*time.Second, "the same request is served", func() bool {
+		a = ask(s.orders, "a", gateway.WithRequestID(id))
+		return a.err == nil
+	})
+	if held := s.boss.Get(t.Context(), "biz:order:lock:a").Val(); held != id.Secret() {
+		t.Error("the store holds it for another")
+	}
+	if token, _ := strconv.ParseUint(fence, 10, 64); fence != "" && a.lock.Grant().Replayed && a.lock.Grant().Token != tierlock.Token(token) {
+		t.Errorf("token %d, was %s at first", a.lock.Grant().Token, fence)
+	}
+	if err := a.lock.Unlock(t.Context()); err != nil {
+		t.Errorf("unlock: %v", err)
+	}
+	s.nothingIsLeft()
+}
+
+func deliveredTooLate(t *testing.T) {
+	s := newSite(t, setup{})
+	s.way.Become(way.HoldBack)
+	s.is(ask(s.orders, "a"), errNotServed, tierlock.ReasonAttempt)
+	lasts := 600 * time.Millisecond
+	if soak() {
+		lasts = 2 * time.Second
+	}
+	wait(lasts)
+	s.way.Become(way.None)
+	wait(100 * time.Millisecond)
+	if keys := s.locks(); slices.Contains(keys, "biz:order:lock:a") {
+		t.Errorf("left in the store: %q", keys)
+	}
+	s.serves()
+	s.nothingIsLeft()
+}
+
+// Replies that come around the moment at which their readers give up: none may be taken
+// for the answer to another question.
+func repliesOutOfStep(t *testing.T) {
+	s := newSite(t, setup{policy: func(p *gateway.Policy) { p.Ladder.Timeouts = 64 }})
+	s.way.Delay = attempt - 12*time.Millisecond
+	s.way.Become(way.DelayReply)
+	var granted, late atomic.Int64
+	var all sync.WaitGroup
+	end := time.Now().Add(5 * time.Second)
+	for range 8 {
+		all.Go(func() {
+			for (granted.Load() < 10 || late.Load() < 10) && time.Now().Before(end) {
+				id := "k" + strconv.Itoa(rand.IntN(1_000_000))
+				a := ask(s.orders, id, gateway.WithoutRenew())
+				if a.err != nil {
+					late.Add(1)
+					continue
+				}
+				granted.Add(1)
+				g := a.lock.Grant()
+				if held := s.boss.Get(t.Context(), g.Key.String()).Val(); held != g.RequestID.Secret() {
+					t.Errorf("%s was granted and is another's in the store", g.Key)
+				}
+				_ = a.lock.Unlock(t.Context())
+			}
+		})
+	}
+	all.Wait()
+	if granted.Load() == 0 || late.Load() == 0 {
+		t.Errorf("%d granted, %d not answered: one was never met", granted.Load(), late.Load())
+	}
+	s.way.Become(way.None)
+	s.serves()
+	l := s.must(s.orders, "after")
+	if held, err := l.IsHeld(t.Context()); !held || err != nil {
+		t.Errorf("held %v, %v", held, err)
+	}
+	if err := l.Unlock(t.Context()); err != nil && !errors.Is(err, tierlock.ErrTimeout) {
+		t.Errorf("unlock: %v", err)
+	}
+	s.nothingIsLeft()
+}
