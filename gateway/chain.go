@@ -69,7 +69,9 @@ func (c *Chain) Lock(ctx context.Context, id string, opts ...Option) (*Lock, err
 // store can give the lock to somebody else. Where the answer is optimistic, Do runs the
 // function given by [Optimistically] instead, or returns the error without one. The
 // error of fn, or of that function, comes back as it is, and tells the audit trail how
-// the work ended: nil committed, an error rolled back, a panic or an ended ctx unknown.
+// the work ended: nil committed, an error rolled back, a panic or an ended ctx unknown. An
+// error with which the resource refused the lock's token ends the lock as lost, see
+// [Lock.Refused].
 func (c *Chain) Do(ctx context.Context, id string, fn func(context.Context, tierlock.Grant) error, opts ...Option) error {
 	var r request
 	if err := c.newRequest(&r, id, opts); err != nil {
@@ -92,6 +94,7 @@ func (c *Chain) do(ctx context.Context, r *request, fn func(context.Context, tie
 	outcome := audit.Unknown
 	defer func() {
 		l.Report(outcome)
+		l.Refused(err)    // its resource may know better than the store
 		_ = l.Unlock(ctx) // hooks count it; the work is done
 	}()
 	err = fn(l.Context(ctx), l.Grant())

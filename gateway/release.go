@@ -72,9 +72,9 @@ func (l *Lock) unlockOne(ctx context.Context, now time.Time) error {
 // the store for a while yet, and frees up earlier this way.
 func (l *Lock) unlockOver(ctx context.Context, now time.Time) error {
 	l.mu.Lock()
-	how, cause := l.how, l.cause
+	cause := l.cause
 	l.mu.Unlock()
-	if how != audit.Lost {
+	if !errors.Is(cause, errGone) && !errors.Is(cause, errRetaken) {
 		_, _, _ = l.release(ctx, now)
 	}
 	return cause

@@ -22,7 +22,8 @@ var ErrUnfenced = errors.New("guard: no fencing token")
 var ErrRetry = errors.New("guard: begin the transaction again")
 
 // StaleError is a refused token. It matches [ErrStale], and [tierlock.ErrLost] too: a
-// higher token is out, so the lock of this one has passed on.
+// higher token is out, so the lock of this one has passed on. The gateway's Do ends the
+// lock by it, as does its Lock.Refused.
 type StaleError struct {
 	Key   tierlock.Key
 	Token tierlock.Token // of the caller
@@ -36,6 +37,9 @@ func (e *StaleError) Error() string {
 
 // Is matches [ErrStale] and [tierlock.ErrLost].
 func (e *StaleError) Is(target error) bool { return target == ErrStale || target == tierlock.ErrLost }
+
+// Refused tells which grant was refused: the gateway compares it with its lock's.
+func (e *StaleError) Refused() (tierlock.Key, tierlock.Token) { return e.Key, e.Token }
 
 // failed names the operation, and says so when it is one to begin again.
 func failed(op string, err error) error {
