@@ -76,6 +76,10 @@ func fault(err error) *tierlock.Fault {
 	case timedOut(err):
 		return &tierlock.Fault{Reason: tierlock.ReasonAttempt, InDoubt: true, Err: err}
 	}
+	if alert := (*net.OpError)(nil); errors.As(err, &alert) && alert.Op == "remote error" {
+		// By TLS, most often of our certificate, which a server judges after the handshake.
+		return &tierlock.Fault{Reason: tierlock.ReasonDenied, InDoubt: true, Err: err}
+	}
 	return &tierlock.Fault{Reason: tierlock.ReasonBroken, InDoubt: true, Err: err}
 }
 
@@ -88,6 +92,8 @@ func unconnected(err *dialError) *tierlock.Fault {
 		return &tierlock.Fault{Reason: tierlock.ReasonAttempt, Err: err.cause}
 	case errors.Is(err.cause, errNoRoom):
 		return &tierlock.Fault{Reason: tierlock.ReasonSaturated, Err: err.cause}
+	case errors.Is(err.cause, errProtected):
+		return &tierlock.Fault{Reason: tierlock.ReasonDenied, Err: err.cause}
 	case errors.Is(err.cause, syscall.EMFILE), errors.Is(err.cause, syscall.ENFILE):
 		return &tierlock.Fault{Reason: tierlock.ReasonSaturated, Err: err.cause} // ours: no file descriptor left
 	}

@@ -64,6 +64,7 @@ var faultCases = []struct {
 	{"half a reply", io.ErrUnexpectedEOF, tierlock.ReasonBroken, doubt},
 	{"reset", opError("read", syscall.ECONNRESET), tierlock.ReasonBroken, doubt},
 	{"broken pipe", opError("write", syscall.EPIPE), tierlock.ReasonBroken, doubt},
+	{"alert by TLS", &net.OpError{Op: "remote error", Err: errors.New("tls: expired certificate")}, tierlock.ReasonDenied, doubt},
 	{"anything else", errors.New("redis: can't parse reply"), tierlock.ReasonBroken, doubt},
 
 	{"refused", &dialError{opError("connect", syscall.ECONNREFUSED)}, tierlock.ReasonDown, sure},
@@ -72,6 +73,7 @@ var faultCases = []struct {
 	{"a replica where sentinels had seen the master", errReplica, tierlock.ReasonDown, sure},
 	{"no answer to the dial", &dialError{&net.OpError{Op: "dial", Net: "tcp", Err: os.ErrDeadlineExceeded}}, tierlock.ReasonAttempt, sure},
 	{"no room for another client", &dialError{errNoRoom}, tierlock.ReasonSaturated, sure},
+	{"protected mode", &dialError{errProtected}, tierlock.ReasonDenied, sure},
 	{"no file descriptor", &dialError{opError("socket", syscall.EMFILE)}, tierlock.ReasonSaturated, sure},
 	{"no credentials", &credentialsError{io.EOF}, tierlock.ReasonDenied, sure},
 	{"closed while dialling", &dialError{context.Canceled}, tierlock.ReasonBroken, sure},

@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"errors"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -107,4 +108,40 @@ func TestServerWithoutRoomForClientsIsSaturated(t *testing.T) {
 	}
 	configure(t, boss, "maxclients", "100")
 	take(t, store, newHold(t, minute), tierlock.Granted)
+}
+
+// A server without a password, asked from elsewhere, says so and closes. Nothing was
+// asked, so nothing is in doubt.
+func TestServerInProtectedModeDenies(t *testing.T) {
+	server := servers.Redis(t, "--bind", "0.0.0.0", "--protected-mode", "yes")
+	_, port, err := net.SplitHostPort(server.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := open(t, redisstore.Config{Addrs: []string{net.JoinHostPort(ownAddress(t), port)}})
+	for range 5 {
+		_, err := try(t, store, newHold(t, minute))
+		wantFault(t, err, tierlock.ReasonDenied, false)
+		if !strings.Contains(err.Error(), "protected mode") {
+			t.Fatalf("%v, want it to say what to mend", err)
+		}
+	}
+	configure(t, admin(t, server.Addr()), "protected-mode", "no")
+	take(t, store, newHold(t, minute), tierlock.Granted)
+}
+
+// ownAddress is an address of this machine that does not count as its own to Redis.
+func ownAddress(t *testing.T) string {
+	t.Helper()
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, addr := range addrs {
+		if ip, ok := addr.(*net.IPNet); ok && ip.IP.To4() != nil && ip.IP.IsGlobalUnicast() {
+			return ip.IP.String()
+		}
+	}
+	t.Skip("left out: this machine has no network but loopback")
+	return ""
 }

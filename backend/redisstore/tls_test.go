@@ -8,10 +8,12 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"math/big"
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,37 +23,72 @@ import (
 )
 
 // The lock over TLS in both directions: the client believes one authority only, and the
-// server wants the client's certificate.
+// server wants the client's certificate. What is wrong with a certificate is said in the
+// fault.
 func TestStoreSpeaksTLS(t *testing.T) {
-	own := newAuthority(t)
-	addr := tlsRedis(t, own)
+	own, other := newAuthority(t), newAuthority(t)
+	addr := tlsRedis(t, own, own.issue(t, "server"))
 
 	store := open(t, redisstore.Config{Addrs: []string{addr}, TLS: own.client(t)})
 	hold := newHold(t, minute)
 	take(t, store, hold, tierlock.Granted)
 	give(t, store, hold, tierlock.Released)
+	ctx, _ := within(t, 5*time.Second)
+	if err := store.Probe(ctx, ""); err != nil {
+		t.Errorf("probe: %v", err)
+	}
 
 	strangers := own.client(t)
-	strangers.RootCAs = newAuthority(t).pool
-	anonymous := own.client(t)
-	anonymous.Certificates = nil
+	strangers.RootCAs = other.pool
+	misnamed := own.client(t)
+	misnamed.ServerName = "redis.example"
 	for name, c := range map[string]struct {
-		tls    *tls.Config
-		reason tierlock.Reason
-		doubt  bool
+		addr string
+		tls  *tls.Config
+		says string
 	}{
-		"a server of another authority": {strangers, tierlock.ReasonDown, false},
-		"no certificate of our own":     {anonymous, tierlock.ReasonBroken, true}, // TLS 1.3 tells it after the handshake
+		"a server of another authority": {addr, strangers, "signed by unknown authority"},
+		"a server of another name":      {addr, misnamed, "wanted to match redis.example"},
+		"a server's past its time":      {tlsRedis(t, own, own.expired(t, "server")), own.client(t), "expired"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := try(t, open(t, redisstore.Config{Addrs: []string{addr}, TLS: c.tls}), newHold(t, minute))
-			wantFault(t, err, c.reason, c.doubt)
+			_, err := try(t, open(t, redisstore.Config{Addrs: []string{c.addr}, TLS: c.tls}), newHold(t, minute))
+			wantFault(t, err, tierlock.ReasonDown, false)
+			if !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%v, want it to say %q", err, c.says)
+			}
+		})
+	}
+}
+
+// A server that does not believe us says so after the handshake (TLS 1.3 has it so), by
+// an alert and then by closing.
+func TestServerThatDoesNotBelieveOurCertificate(t *testing.T) {
+	own := newAuthority(t)
+	addr := tlsRedis(t, own, own.issue(t, "server"))
+	anonymous, strange, old := own.client(t), own.client(t), own.client(t)
+	anonymous.Certificates = nil
+	strange.Certificates = []tls.Certificate{newAuthority(t).issue(t, "client")}
+	old.Certificates = []tls.Certificate{own.expired(t, "client")}
+	for says, conf := range map[string]*tls.Config{
+		"certificate required": anonymous, "unknown certificate authority": strange, "expired certificate": old,
+	} {
+		t.Run(says, func(t *testing.T) {
+			store := open(t, redisstore.Config{Addrs: []string{addr}, TLS: conf})
+			eventually(t, "the alert comes before the end of the connection", func() bool {
+				_, err := try(t, store, newHold(t, minute))
+				var fault *tierlock.Fault
+				if !errors.As(err, &fault) || !fault.InDoubt || fault.Reason != tierlock.ReasonDenied && fault.Reason != tierlock.ReasonBroken {
+					t.Fatalf("%v, want it denied or broken", err)
+				}
+				return fault.Reason == tierlock.ReasonDenied && strings.Contains(err.Error(), says)
+			})
 		})
 	}
 }
 
 // tlsRedis is the address of a server that speaks TLS to those whom own has certified.
-func tlsRedis(t *testing.T, own *authority) string {
+func tlsRedis(t *testing.T, own *authority, cert tls.Certificate) string {
 	t.Helper()
 	servers.Need(t, "redis-server")
 	addr := closedPort(t)
@@ -60,7 +97,6 @@ func tlsRedis(t *testing.T, own *authority) string {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	cert := own.issue(t, "server")
 	ca, public, private := filepath.Join(dir, "ca.pem"), filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	key, err := x509.MarshalPKCS8PrivateKey(cert.PrivateKey)
 	if err != nil {
@@ -103,6 +139,14 @@ func (a *authority) issue(t *testing.T, name string) tls.Certificate {
 	key := newKey(t)
 	cert := sign(t, template(name), a.cert, key, a.key)
 	return tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key}
+}
+
+// expired makes one whose time is over.
+func (a *authority) expired(t *testing.T, name string) tls.Certificate {
+	t.Helper()
+	key, old := newKey(t), template(name)
+	old.NotBefore, old.NotAfter = time.Now().Add(-2*time.Hour), time.Now().Add(-time.Hour)
+	return tls.Certificate{Certificate: [][]byte{sign(t, old, a.cert, key, a.key).Raw}, PrivateKey: key}
 }
 
 // client is what a client of a's servers needs.
