@@ -126,8 +126,11 @@ type Waiter interface {
 	Wait(ctx context.Context, hold Hold, held Answer) error
 }
 
-// Passer replaces from by to in one step: new id, full TTL, new token, no entries. Only if
-// from still holds; else the answer is as Release's.
+// Passer replaces from by to in one step: new id, full TTL, new token, and of entries only
+// its own; a place in line that to.WaitTill tells of is given up. Granted: to holds, also in
+// answer to a repeat. It needs that from holds and that no other entry is left; else from's
+// entry is given back and the answer is Release's. Late: it came after to.NotAfter and
+// changed nothing.
 type Passer interface {
 	Pass(ctx context.Context, from Hold, to Request) (Answer, error)
 }

@@ -22,7 +22,13 @@ func (c *Chain) acquire(ctx context.Context, r *request, now time.Time) (*Lock, 
 	if !again {
 		return l, err
 	}
-	if now = time.Now(); !now.Before(deadline) {
+	return c.askAnew(ctx, r, route, deadline, err)
+}
+
+// askAnew looks at the ladder once more for a request that route did not serve well.
+func (c *Chain) askAnew(ctx context.Context, r *request, route degrade.Route, deadline time.Time, err *tierlock.Error) (l *Lock, _ *tierlock.Error) {
+	now := time.Now()
+	if !now.Before(deadline) {
 		return nil, err // no time is left to be served in
 	}
 	if next := r.route(now); next.Tier != tierlock.Shared || route.Tier != tierlock.Shared {
@@ -40,6 +46,7 @@ func (c *Chain) serve(ctx context.Context, r *request, route degrade.Route, now,
 	if r.sharedOnly && (route.Tier != tierlock.Shared || r.order != nil) {
 		return nil, r.notShared(route), false
 	}
+	r.tier = route.Tier
 	switch route.Tier {
 	case tierlock.Shared:
 		return c.shared(ctx, r, route, now, deadline)

@@ -26,6 +26,7 @@ type Gateway struct {
 	hash   string
 
 	locks    registry
+	lines    lines
 	events   events
 	watchdog watchdog
 	ledger   ledger

@@ -43,6 +43,7 @@ type (
 		Held     time.Duration // from the grant to its end
 		Left     time.Duration // before the holder had to stop; negative: too late
 		Over     time.Duration // by how much waiting and work went past the policy's budget; 0: they did not, or there is none
+		Passed   bool          // handed to the next call of this process that waited for the key
 		Deferred bool          // the release goes on behind the caller
 		Err      error         // the release was not answered, or ErrLost
 	}

@@ -36,9 +36,10 @@ type lease struct {
 	by       *granter
 	ladder   *ladder
 	hash     uint64          // of the key
-	tier     tierlock.Tier   // with the two below in one word
+	tier     tierlock.Tier   // with the three below in one word
 	recorded bool            // has an acquire event; set before anybody else sees the lock
 	ready    bool            // may be found in the registry; guarded by its shard
+	streak   streak          // of hand-overs that brought it here
 	reason   tierlock.Reason // why it is below shared, or not plainly shared
 	ttl      time.Duration
 	every    time.Duration // between renewals; 0: none; guarded by mu once it is watched

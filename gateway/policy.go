@@ -24,16 +24,17 @@ const (
 // parameters are what has no default; the zero Policy is invalid. Files decode over the
 // defaults of their class, so a field that is missing has its default.
 type Policy struct {
-	Protects   string        `yaml:"protects"`    // what only one may do at a time, in a sentence; required
-	OnLost     OnLost        `yaml:"on_lost"`     // what becomes of the work when the lock is lost; required
-	Store      string        `yaml:"store"`       // name in Config.Stores; may be empty when there is only one
-	TTL        time.Duration `yaml:"ttl"`         // 15 s; from 1 s to 10 min, and at least 3 attempts
-	RenewEvery time.Duration `yaml:"renew_every"` // 0: a third of the lock's ttl; negative: never; else from one attempt to half of ttl
-	MaxHold    time.Duration `yaml:"max_hold"`    // 10 min: then renewal stops and the contexts of the lock end
-	Attempt    time.Duration `yaml:"attempt"`     // 200 ms: one question to the store, waiting for a connection included; at most 2 s
-	Wait       time.Duration `yaml:"wait"`        // 300 ms: all attempts of one Lock; at most 2 s
-	Budget     time.Duration `yaml:"budget"`      // 0: none. Waiting and work together; going past it is logged and told to the hooks
-	Fencing    bool          `yaml:"fencing"`     // strong: true, weak: false. Shared grants carry a token
+	Protects   string        `yaml:"protects"`      // what only one may do at a time, in a sentence; required
+	OnLost     OnLost        `yaml:"on_lost"`       // what becomes of the work when the lock is lost; required
+	Store      string        `yaml:"store"`         // name in Config.Stores; may be empty when there is only one
+	TTL        time.Duration `yaml:"ttl"`           // 15 s; from 1 s to 10 min, and at least 3 attempts
+	RenewEvery time.Duration `yaml:"renew_every"`   // 0: a third of the lock's ttl; negative: never; else from one attempt to half of ttl
+	MaxHold    time.Duration `yaml:"max_hold"`      // 10 min: then renewal stops and the contexts of the lock end
+	Attempt    time.Duration `yaml:"attempt"`       // 200 ms: one question to the store, waiting for a connection included; at most 2 s
+	Wait       time.Duration `yaml:"wait"`          // 300 ms: all attempts of one Lock; at most 2 s
+	Schedule   Schedule      `yaml:"wait_schedule"` // exp(20ms, 5, cap 2s): the pauses between tries, where the store cannot wake who waits
+	Budget     time.Duration `yaml:"budget"`        // 0: none. Waiting and work together; going past it is logged and told to the hooks
+	Fencing    bool          `yaml:"fencing"`       // strong: true, weak: false. Shared grants carry a token
 
 	Ladder degrade.Policy       `yaml:",inline"` // class, version_guard, on_saturated, on_down and the thresholds
 	Local  localfallback.Policy `yaml:"local"`   // the lock inside the process
@@ -57,7 +58,7 @@ func defaults(ladder degrade.Policy, protects string, lost OnLost) Policy {
 	return Policy{
 		Protects: protects, OnLost: lost,
 		TTL: 15 * time.Second, MaxHold: 10 * time.Minute,
-		Attempt: 200 * time.Millisecond, Wait: 300 * time.Millisecond,
+		Attempt: 200 * time.Millisecond, Wait: 300 * time.Millisecond, Schedule: defaultSchedule,
 		Ladder: ladder,
 		Local:  localfallback.Policy{TTL: 10 * time.Second, Permits: 3, Keys: 100_000},
 		Audit:  audit.Policy{Record: audit.RecordAll, OnFull: audit.Reject, Wait: audit.WaitBypass},
@@ -70,8 +71,13 @@ func (p Policy) Resource() Policy { p.TTL, p.Wait = 2*time.Second, 100*time.Mill
 // Business returns p with the ttl and wait of one business step, the default: 15 s, 300 ms.
 func (p Policy) Business() Policy { p.TTL, p.Wait = 15*time.Second, 300*time.Millisecond; return p }
 
-// Flow returns p with the ttl and wait of a whole flow: 60 s, 2 s.
-func (p Policy) Flow() Policy { p.TTL, p.Wait = time.Minute, 2*time.Second; return p }
+// Flow returns p with the ttl and wait of a whole flow: 60 s, 2 s, and tries to fill it.
+func (p Policy) Flow() Policy {
+	p.TTL, p.Wait = time.Minute, 2*time.Second
+	p.Schedule = defaultSchedule
+	p.Schedule.Tries = flowTries
+	return p
+}
 
 // Validate reports every fault at once, each a [*tierlock.InvalidError] that names field,
 // value and rule.
@@ -96,6 +102,9 @@ func (p *Policy) Validate() error {
 		errs = append(errs, err)
 	}
 	if err := checkWait(p.Wait); err != nil {
+		errs = append(errs, err)
+	}
+	if err := p.Schedule.validate(); err != nil {
 		errs = append(errs, err)
 	}
 	switch {

@@ -123,13 +123,19 @@ func (r *registry) twin(l *lease) bool {
 // shared returns until when a lock that the shared store granted to this process on key
 // may still be good there; ok is false if there is none.
 func (r *registry) shared(key tierlock.Key, hash uint64, at time.Time) (until time.Time, ok bool) {
+	_, until = r.holder(key, hash, at)
+	return until, !until.IsZero()
+}
+
+// holder returns that lock and its end; nil if there is none.
+func (r *registry) holder(key tierlock.Key, hash uint64, at time.Time) (h *lease, until time.Time) {
 	s := r.of(hash)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for l := s.head[key]; l != nil; l = l.next {
 		if end := l.storeEnd(); l.tier == tierlock.Shared && at.Before(end) {
-			return end, true
+			return l, end
 		}
 	}
-	return time.Time{}, false
+	return nil, time.Time{}
 }

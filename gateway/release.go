@@ -42,7 +42,8 @@ func (l *Lock) Unlock(ctx context.Context) error {
 		return l.unlockOver(ctx, now)
 	}
 	info := e.info(now)
-	_, info.Deferred, info.Err = l.release(ctx, now)
+	p := l.giveOn(ctx, now)
+	info.Passed, info.Deferred, info.Err = p.passed, p.deferred, p.err
 	if cause := l.endedBy(); !errors.Is(cause, ErrUnlocked) {
 		info.Err = cause // it had run out a moment before
 	}
@@ -85,6 +86,24 @@ func (h *lease) endedBy() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.cause
+}
+
+// parting is how a holder was rid of its lock.
+type parting struct {
+	done     bool // false: it was not
+	passed   bool // to the next call in line
+	deferred bool // it goes on behind the caller
+	err      error
+}
+
+// giveOn gives the lock to the next call in line, or back to the backend.
+func (l *Lock) giveOn(ctx context.Context, now time.Time) parting {
+	if p := l.handOver(ctx, now); p.done {
+		return p
+	}
+	_, deferred, err := l.release(ctx, now)
+	l.chain.gw.lines.nudge(l.grant.Key, l.hash)
+	return parting{done: true, deferred: deferred, err: err}
 }
 
 // release asks the backend once, inside the attempt. A store that is known to be down is

@@ -32,11 +32,15 @@ type request struct {
 	business   *audit.Business
 	optimistic func(context.Context) error
 
+	tier   tierlock.Tier  // that was asked last; zero: none was
+	lined  time.Time      // until when the store may keep a place in its line for this id; zero: it was not asked to
+	streak streak         // of the hand-over that it took
 	order  *degrade.Order // that decided the last route; nil: none did
 	heldAt time.Time      // of the first answer "held"; zero: there was none
 	held   tierlock.Answer
 	heldBy tierlock.Waiter // of whoever answered "held"; nil: it cannot tell when to ask again
-	debt   *entry          // what the ledger had under this (key, id), taken over by this request
+	waiting
+	debt *entry // what the ledger had under this (key, id), taken over by this request
 }
 
 // newRequest checks a call before any I/O. It fills r in place, which stays on the
@@ -90,6 +94,15 @@ func (r *request) deadline(ctx context.Context, now time.Time) time.Time {
 	return d
 }
 
+// want is what whoever hands a lock over to this call must know of it.
+func (r *request) want(ctx context.Context) want {
+	w := want{hold: r.hold(r.ttl), named: r.named, end: r.end, till: r.lined}
+	if own, ok := ctx.Deadline(); ok && own.Before(w.end) {
+		w.end = own
+	}
+	return w
+}
+
 // route asks the ladder where the request stands now, and remembers the order that said
 // so, if one did.
 func (r *request) route(now time.Time) degrade.Route {
@@ -120,7 +133,7 @@ func (r *request) wasHeld(now time.Time, ans tierlock.Answer, by tierlock.Waiter
 	r.held, r.heldBy = ans, by
 	v := r.policy.Ladder.Refusal(tierlock.ReasonHeld)
 	v.Remaining, v.Holder = ans.Remaining, ans.Holder
-	v.RetryAfter = firstPause
+	v.RetryAfter, _ = r.policy.Schedule.orDefault().pause(1)
 	return r.refuse(v, nil)
 }
 
@@ -140,4 +153,11 @@ func faultReason(err error) tierlock.Reason {
 		return f.Reason
 	}
 	return tierlock.ReasonBroken
+}
+
+// inDoubt tells whether what was asked may have happened, or may still; of a backend that
+// breaks its contract, the worst is believed.
+func inDoubt(err error) bool {
+	f, ok := errors.AsType[*tierlock.Fault](err)
+	return !ok || f.InDoubt
 }

@@ -73,13 +73,18 @@ func (e *entry) place() *slot { return &e.slot }
 
 // inDoubt is the entry of an acquire without an answer.
 func (c *Chain) inDoubt(r *request, notAfter time.Time) *entry {
-	giveUp := notAfter.Add(r.ttl)
+	e := c.entryOf(r.ladder, r.hold(r.ttl), notAfter)
 	if r.entry != 0 { // the lock it would be in goes on
-		giveUp = giveUp.Add(c.policy.MaxHold)
+		e.giveUp = e.giveUp.Add(c.policy.MaxHold)
 	}
+	return e
+}
+
+// entryOf is the entry of a hold that the store may have granted until notAfter.
+func (c *Chain) entryOf(l *ladder, hold tierlock.Hold, notAfter time.Time) *entry {
 	return &entry{
-		chain: c, ladder: r.ladder, hold: r.hold(r.ttl), added: time.Now(),
-		notAfter: notAfter, giveUp: giveUp, pause: settleFirst,
+		chain: c, ladder: l, hold: hold, added: time.Now(),
+		notAfter: notAfter, giveUp: notAfter.Add(hold.TTL), pause: settleFirst,
 	}
 }
 
@@ -257,6 +262,13 @@ func (g *ledger) take(who owner) (e *entry, busy <-chan struct{}) {
 	delete(g.entries, who)
 	g.due.drop(e)
 	return e, nil
+}
+
+// has tells whether something of who is still to be given back.
+func (g *ledger) has(who owner) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.entries[who] != nil
 }
 
 // len is how many entries are open.

@@ -25,10 +25,23 @@ func (c *Chain) shared(ctx context.Context, r *request, route degrade.Route, now
 	if err != nil {
 		return nil, err, again
 	}
-	ans, cause := c.store.Acquire(tierlock.Until(ctx, deadline), tierlock.Request{
-		Hold: r.hold(r.ttl), NotAfter: deadline, Fenced: c.policy.Fencing && c.store.traits.Fences,
-	})
+	req := c.wanted(r.hold(r.ttl), deadline)
+	if c.store.traits.Waiter != nil && r.end.Sub(now) > askRoom {
+		req.WaitTill, r.lined = r.end, r.end
+	}
+	ans, cause := c.store.Acquire(tierlock.Until(ctx, deadline), req)
 	pass.Exit(cause)
+	return c.answered(ctx, r, route, ans, cause, deadline)
+}
+
+// wanted is what the store is asked for.
+func (c *Chain) wanted(hold tierlock.Hold, deadline time.Time) tierlock.Request {
+	return tierlock.Request{Hold: hold, NotAfter: deadline, Fenced: c.policy.Fencing && c.store.traits.Fences}
+}
+
+// answered makes a lock or a verdict of what the store said to a request that was good
+// until deadline.
+func (c *Chain) answered(ctx context.Context, r *request, route degrade.Route, ans tierlock.Answer, cause error, deadline time.Time) (l *Lock, err *tierlock.Error, again bool) {
 	if cause != nil {
 		return c.unanswered(ctx, r, deadline, cause)
 	}

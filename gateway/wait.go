@@ -1,18 +1,23 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"time"
 
 	"github.com/tierlock/tierlock"
 )
 
-// Waiting without a store that wakes: 20 ms, doubled with every try up to 100 ms, and
-// jittered. That is five tries in the default wait of 300 ms. From the requirements; fewer
-// tries are steadier under contention.
 const (
-	firstPause = 20 * time.Millisecond
-	lastPause  = 100 * time.Millisecond
+	// askRoom is what a question needs before the end of the wait: with less left, the
+	// answer would come too late to be used.
+	askRoom = 2 * time.Millisecond
+	// askAgain is how often whoever waits behind this process's own holder asks the store
+	// all the same: the holder may have lost the key without knowing it.
+	askAgain = 100 * time.Millisecond
+	// afterEnd is how long after the end that a holder was given the next try comes, so
+	// that the clocks agree on it.
+	afterEnd = 5 * time.Millisecond
 )
 
 // acquireWithin is acquire inside one total wait: try, sleep until another try is worth
@@ -20,53 +25,265 @@ const (
 // other answer ends the call at once, and a call that was ever answered "held" ends as
 // that, whatever came later.
 func (c *Chain) acquireWithin(ctx context.Context, r *request) (*Lock, *tierlock.Error) {
-	var held *tierlock.Error
-	now := r.began
-	for pause := firstPause; ; pause = min(2*pause, lastPause) {
-		l, err := c.acquire(ctx, r, now)
+	if r.end.IsZero() {
+		return c.acquire(ctx, r, r.began)
+	}
+	r.at, r.turn = r.began, ask
+	if r.route(r.began).Tier == tierlock.Shared { // any other tier answers each on its own
+		var first bool
+		if r.place, first = c.gw.lines.join(r.key, r.hash, r.want(ctx)); !first {
+			r.turn = rest
+		}
+	}
+	l, err := r.run(ctx)
+	if r.place != nil {
+		if r.scatter {
+			r.place.dissolve()
+		}
+		r.place.leave(l != nil)
+	}
+	return l, err
+}
+
+// turn is what a waiting call does next.
+type turn uint8
+
+const (
+	rest turn = iota // sleep until somebody tells, or time does
+	ask              // make an attempt
+	take             // take what was handed over
+	end              // the wait is over
+)
+
+// waiting is how far a request has come with its wait.
+type waiting struct {
+	place    *place // in this process's line; nil: it stands in none
+	turn     turn
+	at       time.Time       // of that
+	tries    int             // that were answered held
+	due      time.Time       // when to ask if nobody tells; zero: not known yet
+	lastHeld *tierlock.Error // the last answer "held"
+	gone     error           // why the caller wants no answer any more; nil: it does
+	scatter  bool            // the others in line must not wait for their turn
+}
+
+func (r *request) run(ctx context.Context) (l *Lock, err *tierlock.Error) {
+	for {
+		switch r.turn {
+		case ask:
+			l, err = r.chain.acquire(ctx, r, r.at)
+		case take:
+			l, err = r.chain.take(ctx, r, r.place.taken())
+		case end:
+			return r.over()
+		case rest:
+			r.sleep(ctx)
+			continue
+		}
 		switch {
 		case err == nil:
+			r.scatter = l.tier != tierlock.Shared
 			return l, nil
-		case err.Reason != tierlock.ReasonHeld && held == nil:
-			return nil, err
 		case err.Reason != tierlock.ReasonHeld:
-			held.Err = err.Err // not err: an answer must not match two outcomes
-			return nil, held
+			r.scatter = r.storeFailed(err)
+			return nil, r.ended(err)
 		}
-		held = err
-		if r.end.IsZero() || !time.Now().Before(r.end) {
-			return nil, held
-		}
-		if cause := r.sleep(ctx, pause); cause != nil {
-			held.Err = cause
-			return nil, held
-		}
-		if now = time.Now(); !now.Before(r.end) {
-			return nil, held
-		}
+		r.sleepOn(ctx, err)
 	}
 }
 
-// sleep waits until another try is worth while: until whoever holds the key tells, or for
-// a pause, and not past what the holder has left or the end of the wait. It returns the
-// caller's reason to stop.
-func (r *request) sleep(ctx context.Context, pause time.Duration) error {
-	if r.heldBy != nil {
-		until, cancel := context.WithDeadline(ctx, r.end)
-		defer cancel()
-		_ = r.heldBy.Wait(until, r.hold(r.ttl), r.held)
-		return context.Cause(ctx)
+// sleepOn takes an answer "held" in: from now on the call sleeps.
+func (r *request) sleepOn(ctx context.Context, err *tierlock.Error) {
+	r.lastHeld, r.turn = err, rest
+	r.tries++
+	r.due = time.Time{}
+	if r.heldBy == nil {
+		r.due = r.nextTry(time.Now(), r.tries)
+	}
+	switch {
+	case r.place == nil:
+	case r.tier == tierlock.Shared:
+		r.place.park(r.want(ctx))
+	default:
+		r.place.dissolve()
+		r.alone()
+	}
+}
+
+// alone gives the place up: the call goes on without one.
+func (r *request) alone() {
+	r.place.leave(false)
+	r.place = nil
+}
+
+// nextTry is when to ask again after so many tries, where nobody tells.
+func (r *request) nextTry(now time.Time, tries int) time.Time {
+	pause, more := r.policy.Schedule.orDefault().pause(tries)
+	if !more {
+		return r.end
 	}
 	pause = jitter(pause)
 	if left := r.held.Remaining; left > 0 {
-		pause = min(pause, left+jitter(firstPause/4))
+		pause = min(pause, left+jitter(afterEnd))
 	}
-	timer := time.NewTimer(min(pause, time.Until(r.end)))
+	return now.Add(pause)
+}
+
+// sleep waits until the call has something to do, or something changed.
+func (r *request) sleep(ctx context.Context) {
+	r.at = time.Now()
+	switch {
+	case canceled(ctx, r.at):
+		r.turn, r.gone = end, cmp.Or(context.Cause(ctx), context.DeadlineExceeded)
+	case !r.at.Before(r.end):
+		r.turn = end
+	case r.place == nil:
+		r.sleepAlone(ctx)
+	default:
+		r.sleepInLine(ctx)
+	}
+}
+
+// sleepAlone is the sleep of a call without a place in line.
+func (r *request) sleepAlone(ctx context.Context) {
+	switch {
+	case r.lastHeld == nil: // its line was dissolved before it ever asked
+		r.turn = ask
+	case r.end.Sub(r.at) <= askRoom:
+		r.pause(ctx, nil, r.end)
+	case r.heldBy != nil && r.due.IsZero():
+		r.beTold(ctx)
+		r.due = time.Now()
+	case r.at.Before(r.due):
+		r.pause(ctx, nil, r.due)
+	default:
+		r.turn = ask
+	}
+}
+
+// sleepInLine is the sleep of a call in line: whoever is not the first waits to become so,
+// or for its end.
+func (r *request) sleepInLine(ctx context.Context) {
+	p := r.place
+	now, first, held := p.look()
+	switch {
+	case now == given:
+		r.turn = take
+	case now == alone:
+		r.alone()
+	case now == claimed, !first, held && r.end.Sub(r.at) <= askRoom:
+		r.pause(ctx, p.call, r.end)
+	case r.tries > 0 && r.heldBy != nil && r.due.IsZero():
+		r.beTold(ctx)
+		r.due = time.Now()
+	case r.at.Before(r.askAt()):
+		if r.pause(ctx, p.call, r.due) && r.tries > 0 {
+			r.due = time.Now() // this process gave the key back
+		}
+	case p.rise():
+		r.turn = ask
+	}
+}
+
+// askAt is when the first of a line asks if nothing happens before. Who has not asked yet
+// and stands behind a holder of this process waits to be handed the lock. It asks, and so
+// gets into the store's line, when no hand-over is to come: the fair release at the end of
+// a streak has to find it there.
+func (r *request) askAt() time.Time {
+	if r.tries > 0 {
+		return r.due
+	}
+	holder, _ := r.chain.gw.locks.holder(r.key, r.hash, r.at)
+	if holder == nil || holder.grant.RequestID == r.id { // the same request, asked twice at once
+		return r.at
+	}
+	if r.due.IsZero() {
+		r.due = r.at.Add(jitter(askAgain))
+	}
+	if last := holder.streak.end(holder.grant.AcquiredAt); last.Before(r.due) {
+		r.due = last
+	}
+	return r.due
+}
+
+// beTold waits until whoever answered "held" says that another try is worth while.
+func (r *request) beTold(ctx context.Context) {
+	until, cancel := context.WithDeadline(ctx, r.end)
+	defer cancel()
+	if r.place != nil {
+		if !r.place.sleeps(cancel) {
+			return
+		}
+		defer r.place.sleeps(nil)
+	}
+	_ = r.heldBy.Wait(until, r.hold(r.ttl), r.held)
+}
+
+// pause sleeps until then, or the end of the wait; told says that call woke it before.
+func (r *request) pause(ctx context.Context, call <-chan struct{}, until time.Time) (told bool) {
+	if r.end.Before(until) {
+		until = r.end
+	}
+	timer := time.NewTimer(time.Until(until))
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-		return context.Cause(ctx)
 	case <-timer.C:
+	case <-call:
+		return true
+	}
+	return false
+}
+
+// over is the verdict of a wait that has ended, or whose caller has gone.
+func (r *request) over() (*Lock, *tierlock.Error) {
+	if l, _ := r.chain.replay(r); l != nil {
+		return l, nil // the same request, asked twice at once, has got it meanwhile
+	}
+	switch held := r.knownHeld(); {
+	case held != nil:
+		held.Err = r.gone
+		return nil, held
+	case r.gone != nil:
+		return nil, r.because(tierlock.ReasonCanceled, r.gone)
+	}
+	return nil, r.because(tierlock.ReasonAttempt, nil)
+}
+
+// ended is the verdict of a call that was answered with err.
+func (r *request) ended(err *tierlock.Error) *tierlock.Error {
+	held := r.knownHeld()
+	if held == nil {
+		return err
+	}
+	held.Err = err.Err // not err: an answer must not match two outcomes
+	return held
+}
+
+// knownHeld is the call's last answer "held", or that of the line it stands in.
+func (r *request) knownHeld() *tierlock.Error {
+	if r.lastHeld != nil || r.place == nil {
+		return r.lastHeld
+	}
+	if _, _, held := r.place.look(); !held {
 		return nil
 	}
+	now, ans := time.Now(), tierlock.Answer{Status: tierlock.Held}
+	if until, ok := r.chain.gw.locks.shared(r.key, r.hash, now); ok {
+		ans.Remaining = until.Sub(now)
+	}
+	return r.wasHeld(now, ans, nil)
+}
+
+// storeFailed tells whether err is the store's and no waste of the others' time: they are
+// to meet it themselves, and at once. A call that ended by its own ctx, or that had no
+// time for a whole attempt, says nothing of the store.
+func (r *request) storeFailed(err *tierlock.Error) bool {
+	switch err.Reason {
+	case tierlock.ReasonCanceled, tierlock.ReasonLate:
+		return false
+	case tierlock.ReasonAttempt:
+		return r.end.Sub(r.at) >= r.policy.Attempt
+	}
+	return true
 }

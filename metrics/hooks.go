@@ -114,6 +114,9 @@ func (m *Metrics) onReleased(i gateway.ReleaseInfo) {
 	if i.TTL > 0 {
 		c.ratio.Observe(i.Held.Seconds() / i.TTL.Seconds())
 	}
+	if i.Passed {
+		m.passed.get(i.Grant.Chain).Inc()
+	}
 	if i.Err != nil {
 		m.unlockFails.get([2]string{i.Grant.Chain, errorWord(i.Err)}).Inc()
 	}

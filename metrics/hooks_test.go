@@ -86,6 +86,7 @@ func TestEveryHookMovesItsMetrics(t *testing.T) {
 		h.Released(gateway.ReleaseInfo{Grant: g, TTL: 10 * time.Second, Held: 10*time.Second - left, Left: left})
 	}
 	h.Released(gateway.ReleaseInfo{Grant: g, Left: time.Second, Err: lost})
+	h.Released(gateway.ReleaseInfo{Grant: g, Left: time.Second, Passed: true})
 	h.Released(gateway.ReleaseInfo{Grant: g, Left: time.Second, Err: &tierlock.Fault{Reason: tierlock.ReasonBroken}})
 	h.Renewed(gateway.RenewInfo{Grant: g})
 	h.Renewed(gateway.RenewInfo{Grant: g, Err: lost})
@@ -105,7 +106,7 @@ func TestEveryHookMovesItsMetrics(t *testing.T) {
 		tierlock_acquires_total{chain="order",outcome="system_error",reason="down",tier="none"} 1`)
 	shows(t, reg, releases, `
 		tierlock_releases_total{chain="order",margin="expired"} 2
-		tierlock_releases_total{chain="order",margin="ok"} 4
+		tierlock_releases_total{chain="order",margin="ok"} 5
 		tierlock_releases_total{chain="order",margin="tight"} 1`)
 	shows(t, reg, renewals, `
 		tierlock_renewals_total{chain="order",result="error"} 1
@@ -114,6 +115,7 @@ func TestEveryHookMovesItsMetrics(t *testing.T) {
 	shows(t, reg, unlockFailures, `
 		tierlock_unlock_failures_total{chain="order",reason="broken"} 1
 		tierlock_unlock_failures_total{chain="order",reason="lost"} 1`)
+	shows(t, reg, handOvers, `tierlock_hand_overs_total{chain="order"} 1`)
 	shows(t, reg, losses, `tierlock_lost_total{chain="order",reason="lost"} 1`)
 	shows(t, reg, transitions, `tierlock_transitions_total{chain="order",from="normal",reason="down",target="",to="down"} 1`)
 	shows(t, reg, switchOrders, `

@@ -20,6 +20,7 @@ type Metrics struct {
 	renewed     *cache[[2]string, prometheus.Counter] // chain, result
 	waited      *cache[string, prometheus.Observer]   // chain
 	unlockFails *cache[[2]string, prometheus.Counter] // chain, reason
+	passed      *cache[string, prometheus.Counter]    // chain
 	lost        *cache[[2]string, prometheus.Counter] // chain, reason
 	settled     *cache[[2]string, prometheus.Counter] // chain, status
 	stepped     *cache[[5]string, prometheus.Counter] // chain, target, from, to, reason
@@ -42,6 +43,8 @@ func New(reg prometheus.Registerer) (*Metrics, error) {
 	waits := b.histogram(waitDuration)
 	m.waited = newCache(func(chain string) prometheus.Observer { return waits.WithLabelValues(chain) })
 	m.unlockFails = pairs(b.counter(unlockFailures))
+	passes := b.counter(handOvers)
+	m.passed = newCache(func(chain string) prometheus.Counter { return passes.WithLabelValues(chain) })
 	m.lost = pairs(b.counter(losses))
 	m.settled = pairs(b.counter(settled))
 	edges := b.counter(transitions)

@@ -175,6 +175,7 @@ func (m *Metrics) begin(chain string) {
 	}
 	m.lost.get([2]string{chain, string(tierlock.ReasonLost)})
 	m.waited.get(chain)
+	m.passed.get(chain)
 }
 
 func tierWords() []string  { return words(tierlock.Shared, tierlock.Bypass) }

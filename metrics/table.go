@@ -43,6 +43,7 @@ const (
 	waitDuration   = "tierlock_wait_duration_seconds"
 	holdDuration   = "tierlock_hold_duration_seconds"
 	unlockFailures = "tierlock_unlock_failures_total"
+	handOvers      = "tierlock_hand_overs_total"
 	losses         = "tierlock_lost_total"
 	settled        = "tierlock_settled_total"
 	heldLocks      = "tierlock_held_locks"
@@ -106,6 +107,7 @@ func Table() []Metric {
 		{waitDuration, Histogram, "Time a call waited for another holder.", chain, latency()},
 		{holdDuration, Histogram, "Time from grant to unlock.", []string{"chain", "tier"}, []float64{.001, .005, .01, .05, .1, .5, 1, 5, 10, 15, 60, 600}},
 		{unlockFailures, Counter, "Unlocks that did not give the lock back, by reason.", []string{"chain", "reason"}, nil},
+		{handOvers, Counter, "Locks handed to the next call of the same process that waited for the key, with no release in between.", chain, nil},
 		{losses, Counter, "Locks lost while held, by reason.", []string{"chain", "reason"}, nil},
 		{settled, Counter, "Acquires in doubt that were settled afterwards, by what the store then said.", []string{"chain", "status"}, nil},
 		{heldLocks, Gauge, "Locks this process holds now.", chain, nil},

@@ -12,7 +12,7 @@ import (
 const wire = 64
 
 // Counts says how often a [Store] was asked, whether it answered or not.
-type Counts struct{ Acquire, Renew, Release, Lookup, Probe int }
+type Counts struct{ Acquire, Renew, Release, Pass, Lookup, Probe int }
 
 // Store is a shared store in memory, with every way to fail that matters. It keeps the
 // rules of [tierlock.Backend]: what arrives late is refused, what took effect and lost its
@@ -80,11 +80,11 @@ func (s *Store) with(f func()) {
 	f()
 }
 
-// Traits tells tier shared and scope cluster, with tokens, probes and a wire of 64.
+// Traits tells tier shared and scope cluster, with tokens, hand-overs, probes and a wire of 64.
 func (s *Store) Traits() tierlock.Traits {
 	return tierlock.Traits{
 		Store: "memory", Tier: tierlock.Shared, Scope: tierlock.ScopeCluster, Fences: true, Entries: true, Wire: wire,
-		Prober: s, Wired: s, Clocked: s,
+		Passer: s, Prober: s, Wired: s, Clocked: s,
 	}
 }
 
@@ -105,7 +105,7 @@ func (s *Store) Acquire(ctx context.Context, req tierlock.Request) (tierlock.Ans
 		now := time.Now()
 		h, ok := s.findLocked(req.Key, now)
 		switch {
-		case !req.NotAfter.IsZero() && now.After(req.NotAfter):
+		case !req.NotAfter.IsZero() && !now.Before(req.NotAfter):
 			return tierlock.Answer{Status: tierlock.Late}
 		case ok && h.id == req.ID:
 			h.entries[req.Entry] = true
@@ -115,13 +115,40 @@ func (s *Store) Acquire(ctx context.Context, req tierlock.Request) (tierlock.Ans
 		case req.Entry != 0:
 			return tierlock.Answer{Status: tierlock.Gone}
 		}
-		h = held{id: req.ID, until: now.Add(req.TTL), entries: map[uint64]bool{0: true}}
-		if req.Fenced {
-			s.token = max(s.token, req.Floor) + 1
-			h.token = s.token
+		return s.grantLocked(req, now)
+	})
+}
+
+// grantLocked gives the key to req, whoever had it.
+func (s *Store) grantLocked(req tierlock.Request, now time.Time) tierlock.Answer {
+	h := held{id: req.ID, until: now.Add(req.TTL), entries: map[uint64]bool{0: true}}
+	if req.Fenced {
+		s.token = max(s.token, req.Floor) + 1
+		h.token = s.token
+	}
+	s.holds[req.Key] = h
+	return h.mine(tierlock.Granted)
+}
+
+// Pass puts to in the place of from.
+func (s *Store) Pass(ctx context.Context, from tierlock.Hold, to tierlock.Request) (tierlock.Answer, error) {
+	return s.ask(ctx, &s.counts.Pass, func() tierlock.Answer {
+		now := time.Now()
+		h, ok := s.findLocked(from.Key, now)
+		switch {
+		case !to.NotAfter.IsZero() && !now.Before(to.NotAfter):
+			return tierlock.Answer{Status: tierlock.Late}
+		case !ok:
+			return tierlock.Answer{Status: tierlock.Gone}
+		case h.id == to.ID: // a repeat
+			return h.mine(tierlock.Granted)
+		case h.id != from.ID:
+			return h.other(now)
 		}
-		s.holds[req.Key] = h
-		return h.mine(tierlock.Granted)
+		if delete(h.entries, from.Entry); len(h.entries) > 0 {
+			return h.mine(tierlock.Mine)
+		}
+		return s.grantLocked(to, now)
 	})
 }
 

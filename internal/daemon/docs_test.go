@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"encoding"
 	"encoding/json"
 	"maps"
 	"os"
@@ -26,6 +27,8 @@ func doc(t *testing.T, name string) string {
 // stores.<name>.addrs.
 func keys(path string, v reflect.Type) []string {
 	switch {
+	case v.Implements(reflect.TypeFor[encoding.TextMarshaler]()): // one word
+		return []string{path}
 	case v.Kind() == reflect.Pointer:
 		return keys(path, v.Elem())
 	case v.Kind() == reflect.Map:
