@@ -52,6 +52,9 @@ func (id RequestID) IsZero() bool { return id == RequestID{} }
 // the wire, and must not stand in a log.
 func (id RequestID) Secret() string { return hex.EncodeToString(id.b[:]) }
 
+// AppendSecret adds what Secret returns to b, and needs no memory where b has room.
+func (id RequestID) AppendSecret(b []byte) []byte { return hex.AppendEncode(b, id.b[:]) }
+
 // Fingerprint is the first 16 hex digits of SHA-256 over the 32 digits of [RequestID.Secret].
 // It tells two acquisitions apart and releases neither.
 func (id RequestID) Fingerprint() string {

@@ -42,7 +42,7 @@ local function mint(fence, mine, floor, keep)
   return token, set.err and set
 end
 
-local replies, r, k, a = {now}, 1, 1, 1
+local replies, r, k, a = {now, 0, 0, 0, 0}, 1, 1, 1 -- of one operation: no second table
 local wrote = false
 while args[a] do
   local key, fenced, id = keys[k], args[a] == '1', args[a + 1]

@@ -112,8 +112,10 @@ func (b *batcher) alone(q *question, to place, s *script, o op) (reply, time.Tim
 		l.op.limit.sent = time.Now()
 	}
 	r, err := l.call.reply(l.call.run(q, b.client), 0)
-	b.node.heard(q, l.op.limit.sent, r)
-	return r, l.op.limit.sent, err
+	sent := l.op.limit.sent
+	lones.Put(l)
+	b.node.heard(q, sent, r)
+	return r, sent, err
 }
 
 // back ends the trip of a caller that carried its own.

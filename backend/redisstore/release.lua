@@ -7,7 +7,7 @@
 --       0 refused, 0, why, 0
 -- An error reply says that the server does nothing for anybody now, and did nothing.
 local keys, args, try = KEYS, ARGV, redis.pcall
-local replies, r, k, a = {0}, 1, 1, 1
+local replies, r, k, a = {0, 0, 0, 0, 0}, 1, 1, 1 -- of one operation: no second table
 local wrote = false
 while args[a] do
   local key = keys[k]

@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"encoding/hex"
 	"strings"
+	"sync"
 
 	"github.com/redis/go-redis/v9"
 
@@ -66,7 +67,7 @@ type op struct {
 	key   string
 	fence string // its fence record; empty: not fenced
 	shape int
-	id    string
+	id    secret
 	ttl   int64 // milliseconds
 	limit notAfter
 	floor uint64
@@ -75,8 +76,16 @@ type op struct {
 
 // opOf asks about hold.
 func opOf(hold tierlock.Hold) op {
-	return op{of: hold.Key, key: hold.Key.String(), id: hold.ID.Secret(), ttl: hold.TTL.Milliseconds()}
+	o := op{of: hold.Key, key: hold.Key.String(), ttl: hold.TTL.Milliseconds()}
+	hold.ID.AppendSecret(o.id[:0])
+	return o
 }
+
+// secret is a request id as it stands in the store.
+type secret [32]byte
+
+// MarshalBinary is called by go-redis as it writes the request.
+func (s *secret) MarshalBinary() ([]byte, error) { return s[:], nil }
 
 // keys and the args below add to the words of a call. They add pointers into the op:
 // go-redis writes what a pointer points to, where each string or number put into an
@@ -125,16 +134,20 @@ func (s *script) call(to place, room []any, ops ...*op) call {
 	return call{script: s, by: by, asking: to.asking, words: words, ops: len(ops)}
 }
 
-// lone is a call of one operation, in one piece of memory.
+// lone is a call of one operation, in one piece of memory, which serves again when the
+// answer is there.
 type lone struct {
 	op   op
 	call call
 	room [11]any // for the words of the longest
 }
 
+var lones = sync.Pool{New: func() any { return new(lone) }}
+
 // about is the call of s for o alone.
 func (s *script) about(to place, o op) *lone {
-	l := &lone{op: o}
+	l := lones.Get().(*lone)
+	l.op = o
 	l.call = s.call(to, l.room[:], &l.op)
 	return l
 }
