@@ -48,9 +48,10 @@ func slotMigrates(t *testing.T, c *servers.RedisCluster, store *redisstore.Store
 	slow := newSlot{admin(t, c.Shards[0][0].Addr()), admin(t, c.Shards[1][0].Addr()), slot}
 	resources := make([]resource, keys)
 	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
 	var workers sync.WaitGroup
 	var late atomic.Int64
+	defer workers.Wait()
+	defer stop()
 	for n := range 2 * keys {
 		workers.Go(func() {
 			for ctx.Err() == nil {
@@ -217,6 +218,8 @@ func masterFreezes(t *testing.T, c *servers.RedisCluster, store *redisstore.Stor
 	frozen := time.Now()
 	ctx, stop := context.WithCancel(t.Context())
 	var others sync.WaitGroup
+	defer others.Wait()
+	defer stop()
 	others.Go(func() {
 		refused := 0
 		for n := 0; ctx.Err() == nil; n++ {
