@@ -70,13 +70,16 @@ func affected(res sql.Result, err error) (int64, error) {
 	return res.RowsAffected()
 }
 
+// pool is what *sql.DB has, and what embeds one, and no transaction has.
+type pool interface{ SetMaxOpenConns(n int) }
+
 // checkTx refuses what is no transaction.
 func checkTx(tx any) error {
 	if nothing(tx) {
 		return tierlock.Invalid("tx", "nil", "want the transaction that touches the resource")
 	}
-	if _, pool := tx.(*sql.DB); pool {
-		return tierlock.Invalid("tx", "*sql.DB", "want a transaction: check and access must be one step")
+	if _, is := tx.(pool); is {
+		return tierlock.Invalid("tx", fmt.Sprintf("%T", tx), "want a transaction: check and access must be one step")
 	}
 	return nil
 }

@@ -61,10 +61,10 @@ func TestTableInASchema(t *testing.T) {
 		}
 	}
 	raise := fence.Raise(db)
-	if err := raise(t.Context(), key(t, "k"), 5); err != nil {
+	if err := raise(t.Context(), key("k"), 5); err != nil {
 		t.Fatal(err)
 	}
-	if err := raise(t.Context(), key(t, "k"), 4); !errors.Is(err, guard.ErrStale) {
+	if err := raise(t.Context(), key("k"), 4); !errors.Is(err, guard.ErrStale) {
 		t.Fatal(err)
 	}
 	if n, err := fence.Sweep(t.Context(), db, guard.MinIdle); n != 0 || err != nil {
@@ -92,7 +92,7 @@ func TestSQLiteSaysBeginAgain(t *testing.T) {
 		t.Cleanup(func() { tx.Rollback() })
 		return tx
 	}
-	g := tierlock.Grant{Key: key(t, "k"), Token: 5}
+	g := tierlock.Grant{Key: key("k"), Token: 5}
 	reader := begin()
 	var n int
 	if err := reader.QueryRowContext(t.Context(), `SELECT count(*) FROM tierlock_fence`).Scan(&n); err != nil {
@@ -130,11 +130,10 @@ func openDB(tb testing.TB, driver, dsn string) *sql.DB {
 	return db
 }
 
-func key(tb testing.TB, s string) tierlock.Key {
-	tb.Helper()
+func key(s string) tierlock.Key {
 	k, err := tierlock.ParseKey(s)
 	if err != nil {
-		tb.Fatal(err)
+		panic(err)
 	}
 	return k
 }

@@ -96,6 +96,7 @@ func entersInATransactionOnly(s *shop) {
 	tx := s.begin(nil)
 	for name, err := range map[string]error{
 		"pool":     s.fence.Enter(ctx, s.DB, g),
+		"wrapped":  s.fence.Enter(ctx, struct{ *sql.DB }{s.DB}, g),
 		"nil":      s.fence.Enter(ctx, nil, g),
 		"nil tx":   s.fence.Enter(ctx, (*sql.Tx)(nil), g),
 		"no key":   s.fence.Enter(ctx, tx, tierlock.Grant{Token: 1}),
