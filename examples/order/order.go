@@ -145,10 +145,11 @@ func (s *Service) sell(ctx context.Context, tx *sql.Tx, version int64, o Order) 
 		return err
 	}
 	// Its insert finds out whether the order is a repeat; a rollback then undoes the bump.
-	if err := one(ErrPlaced)(tx.ExecContext(ctx, `INSERT INTO orders (id, sku) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING`, o.ID, o.SKU)); err != nil {
+	words := wordsOf(s.cfg.Dialect)
+	if err := one(ErrPlaced)(tx.ExecContext(ctx, words.place, o.ID, o.SKU)); err != nil {
 		return err
 	}
-	return one(ErrSoldOut)(tx.ExecContext(ctx, `UPDATE stock SET pieces = pieces - 1 WHERE sku = $1 AND pieces > 0`, o.SKU))
+	return one(ErrSoldOut)(tx.ExecContext(ctx, words.take, o.SKU))
 }
 
 // one is none unless a statement changed a row.
