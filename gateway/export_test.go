@@ -1,6 +1,10 @@
 package gateway
 
-import "github.com/tierlock/tierlock"
+import (
+	"time"
+
+	"github.com/tierlock/tierlock"
+)
 
 // WrapLocal puts wrap around the chain's local table, so that a test can act at the moment
 // in which a request enters it.
@@ -10,3 +14,10 @@ func (c *Chain) WrapLocal(wrap func(tierlock.Backend) tierlock.Backend) {
 
 // LedgerRoom replaces how many entries the ledger takes.
 func (g *Gateway) LedgerRoom(n int) { g.ledger.room = n }
+
+// WatchdogLooks is when the watchdog looks again by itself.
+func (g *Gateway) WatchdogLooks() time.Time {
+	g.watchdog.mu.Lock()
+	defer g.watchdog.mu.Unlock()
+	return g.watchdog.next
+}

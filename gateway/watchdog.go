@@ -12,6 +12,10 @@ import (
 const (
 	watchStep = 10 * time.Millisecond // what is due together is done together: one renewal for many locks
 	renewMost = 512                   // locks in one Renew
+	// lull is how long the loop looks again for with nothing to keep after it was woken. Where
+	// short locks come and go one at a time, each found it asleep for ever and woke it for
+	// nothing, which cost a third of an uncontended pair.
+	lull = 250 * time.Millisecond
 )
 
 // watchdog keeps locks: one goroutine and one heap for all of them, so that ten thousand
@@ -97,6 +101,7 @@ func (w *watchdog) run(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	var due []*lease
+	idle := time.Hour
 	for {
 		due = w.collect(due[:0])
 		now := time.Now()
@@ -105,12 +110,14 @@ func (w *watchdog) run(ctx context.Context) {
 			due[i] = nil
 		}
 		w.send()
-		timer.Reset(w.pause())
+		timer.Reset(w.pause(idle))
 		select {
 		case <-ctx.Done():
 			return
 		case <-w.wake:
+			idle = lull
 		case <-timer.C:
+			idle = time.Hour
 		}
 	}
 }
@@ -131,11 +138,11 @@ func (w *watchdog) collect(into []*lease) []*lease {
 }
 
 // pause is how long the loop may sleep: until the first is due, rounded up, so that locks
-// taken at about the same time are renewed together.
-func (w *watchdog) pause() time.Duration {
+// taken at about the same time are renewed together; idle with nothing to keep.
+func (w *watchdog) pause(idle time.Duration) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	wait := time.Hour
+	wait := idle
 	if l, ok := w.due.first(); ok {
 		wait = max(time.Until(l.slot.due), 0) + watchStep
 	}

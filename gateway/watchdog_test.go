@@ -41,6 +41,34 @@ func TestWatchdogRenewsWhileHeld(t *testing.T) {
 	})
 }
 
+// Locks that come and go one at a time find the watchdog with nothing to do. It is woken for
+// the first of them, not for each, and sleeps for good once they stay away.
+func TestWatchdogIsNotWokenForEachShortLock(t *testing.T) {
+	bubble(t, strong(), func(t *testing.T, k one) {
+		pair := func() {
+			_ = k.must("a").Unlock(t.Context())
+			synctest.Wait()
+		}
+		synctest.Wait() // it sleeps
+		pair()
+		looks := k.Gateway.WatchdogLooks()
+		if in := time.Until(looks); in > time.Second {
+			t.Fatalf("with locks about it looks again in %v", in)
+		}
+		for range 10 {
+			time.Sleep(time.Millisecond)
+			pair()
+		}
+		if got := k.Gateway.WatchdogLooks(); !got.Equal(looks) {
+			t.Errorf("it was woken and looks %v later than after the first lock", got.Sub(looks))
+		}
+		time.Sleep(time.Second)
+		if in := time.Until(k.Gateway.WatchdogLooks()); in < time.Minute {
+			t.Errorf("with no lock for a second it looks again in %v", in)
+		}
+	})
+}
+
 func TestWatchdogFindsALostLock(t *testing.T) {
 	var hook heard[gateway.LostInfo]
 	p := strong()
