@@ -208,3 +208,56 @@ func TestLibraryIsLoadedListedAndRemoved(t *testing.T) {
 		t.Errorf("on a replica: %+v", has)
 	}
 }
+
+// Every master of a Cluster is loaded, and none runs a script afterwards.
+func TestLibraryGoesToEveryMaster(t *testing.T) {
+	c := servers.Cluster(t, 3, 0)
+	store := open(t, redisstore.Config{Addrs: c.Addrs()[:1], Cluster: true, Functions: true})
+	ctx, _ := within(t, 10*time.Second)
+	states, err := store.LoadLibrary(ctx, false)
+	if err != nil || len(states) != 3 {
+		t.Fatalf("%+v, %v", states, err)
+	}
+	for _, has := range states {
+		if !has.Current || has.Err != nil || !slices.Contains(c.Addrs(), has.Addr) {
+			t.Errorf("%+v", has)
+		}
+	}
+	for range 30 {
+		hold := newHold(t, minute)
+		take(t, store, hold, tierlock.Granted)
+		give(t, store, hold, tierlock.Released)
+	}
+	for _, addr := range c.Addrs() {
+		boss := admin(t, addr)
+		if scripts, functions := called(t, boss, "evalsha")+called(t, boss, "eval"), called(t, boss, "fcall"); scripts != 0 || functions == 0 {
+			t.Errorf("%s: %d scripts, %d functions", addr, scripts, functions)
+		}
+	}
+	c.Shards[1][0].Kill()
+	if states, err = store.Libraries(ctx); err != nil || len(states) != 3 {
+		t.Fatalf("%+v, %v", states, err)
+	}
+	for _, has := range states {
+		if dead := has.Addr == c.Shards[1][0].Addr(); dead != (has.Err != nil) || dead == has.Current {
+			t.Errorf("with one master dead: %+v", has)
+		}
+	}
+}
+
+// Behind sentinels it is the master that is loaded; its replicas get the library from it, so
+// one that is promoted has it.
+func TestLibraryGoesToTheMasterBehindSentinels(t *testing.T) {
+	w := servers.Sentinels(t, 1)
+	store := open(t, redisstore.Config{Addrs: w.Addrs(), Sentinel: &redisstore.SentinelConfig{Master: w.Name}, Functions: true})
+	ctx, _ := within(t, 10*time.Second)
+	states, err := store.LoadLibrary(ctx, false)
+	if err != nil || len(states) != 1 || !states[0].Current || states[0].Addr != w.Master(t) {
+		t.Fatalf("%+v, %v", states, err)
+	}
+	replica := open(t, redisstore.Config{Addrs: []string{w.Nodes[1].Addr()}})
+	eventually(t, "the replica has it", func() bool {
+		states, err := replica.Libraries(ctx)
+		return err == nil && states[0].Current
+	})
+}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -54,7 +55,8 @@ func (s *Store) RemoveLibrary(ctx context.Context) ([]LibraryState, error) {
 	})
 }
 
-// eachMaster changes one master after the other and tells what each has then.
+// eachMaster changes all masters at once, so that one that hangs holds up no other, and
+// tells what each has then.
 func (s *Store) eachMaster(ctx context.Context, change func(context.Context, *node, LibraryState) error) ([]LibraryState, error) {
 	q, err := s.question(ctx)
 	if err != nil {
@@ -64,19 +66,26 @@ func (s *Store) eachMaster(ctx context.Context, change func(context.Context, *no
 	if _, err := s.servers.probes(q, ""); err != nil { // a Cluster's masters must be found out first
 		return nil, err
 	}
-	var all []LibraryState
-	for _, n := range s.servers.serving("") {
-		has := n.library(q)
-		if has.Err == nil {
-			if err := change(q, n, has); err != nil {
-				has.Err = err
-			} else {
-				has = n.library(q)
-			}
-		}
-		all = append(all, has)
+	masters := s.servers.serving("")
+	states := make([]LibraryState, len(masters))
+	var all sync.WaitGroup
+	for i, n := range masters {
+		all.Go(func() { states[i] = n.change(q, change) })
 	}
-	return all, nil
+	all.Wait()
+	return states, nil
+}
+
+// change tells what the node has after change, or what kept it from being told or made.
+func (n *node) change(ctx context.Context, change func(context.Context, *node, LibraryState) error) LibraryState {
+	has := n.library(ctx)
+	if has.Err != nil {
+		return has
+	}
+	if has.Err = change(ctx, n, has); has.Err != nil {
+		return has
+	}
+	return n.library(ctx)
 }
 
 // library asks for what the node has.

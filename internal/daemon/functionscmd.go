@@ -33,6 +33,8 @@ type functionsOptions struct {
 	redis    string
 	file     string
 	store    string
+	sentinel string
+	cluster  bool
 	username string
 	password Secret
 	tls      bool
@@ -45,7 +47,9 @@ func (p Process) functionsFlags() *functionsOptions {
 	o.fs.StringVar(&o.redis, "redis", "", "`addresses` of Redis, as stores.<name>.addrs")
 	o.fs.StringVar(&o.file, "c", "", "configuration `file` that has the store")
 	o.fs.StringVar(&o.store, "store", "", "its `name` there, where there are several")
-	o.fs.StringVar(&o.username, "username", "", "ACL `user`; with --redis, as are the next")
+	o.fs.StringVar(&o.sentinel, "sentinel", "", "the addresses are sentinels' of the master with this `name`")
+	o.fs.BoolVar(&o.cluster, "cluster", false, "the addresses are of a Cluster")
+	o.fs.StringVar(&o.username, "username", "", "ACL `user`; this and what follows go with --redis")
 	o.fs.StringVar(&o.password.Env, "password-env", "", "`name` of the variable that holds the password")
 	o.fs.StringVar(&o.password.File, "password-file", "", "or the `file`")
 	o.fs.BoolVar(&o.tls, "tls", false, "speak TLS")
@@ -61,7 +65,10 @@ func (o *functionsOptions) conf() (StoreConfig, error) {
 	case (o.redis == "") == (o.file == ""):
 		return StoreConfig{}, tierlock.Invalid("--redis", o.redis, "want --redis or -c")
 	case o.file == "":
-		c := StoreConfig{Kind: "redis", Addrs: strings.Split(o.redis, ","), Username: o.username, Password: o.password}
+		c := StoreConfig{Kind: "redis", Addrs: strings.Split(o.redis, ","), Cluster: o.cluster, Username: o.username, Password: o.password}
+		if o.sentinel != "" {
+			c.Sentinel = &Sentinel{Master: o.sentinel}
+		}
 		if o.tls || o.ca != "" {
 			c.TLS = &TLSConfig{CA: o.ca}
 		}

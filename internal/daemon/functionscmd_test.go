@@ -28,6 +28,7 @@ func TestExitCodesOfFunctions(t *testing.T) {
 		"no server":            {[]string{"ls"}, ExitUsage, "", "want --redis or -c"},
 		"two sources":          {[]string{"ls", "--redis", "127.0.0.1:1", "-c", two}, ExitUsage, "", "want --redis or -c"},
 		"no port":              {[]string{"ls", "--redis", "localhost"}, ExitUsage, "", "want host:port"},
+		"two topologies":       {[]string{"ls", "--redis", "127.0.0.1:1", "--cluster", "--sentinel", "main"}, ExitUsage, "", "cluster"},
 		"a store of two":       {[]string{"ls", "-c", two}, ExitUsage, "", "--store: want one of main, other"},
 		"no password":          {[]string{"ls", "--redis", "127.0.0.1:1", "--password-env", "NOSUCH_VARIABLE"}, ExitUsage, "", "the variable is not set"},
 		"no server, as JSON":   {[]string{"ls", "--output", "json"}, ExitUsage, `{"error":"invalid","faults":[{"field":"--redis","rule":"want --redis or -c"}]}`, ""},
@@ -84,5 +85,13 @@ func TestFunctionsAreLoadedListedAndRemoved(t *testing.T) {
 	run("rm")
 	if got := run("ls", "--output", "json"); !strings.Contains(got, `"version":0,"current":false,"functions":[]`) {
 		t.Errorf("ls after rm: %s", got)
+	}
+}
+
+func TestFunctionsGoToEveryMasterOfACluster(t *testing.T) {
+	c := servers.Cluster(t, 3, 0)
+	code, stdout, stderr := command(t, functionsIn(t), "load", "--redis", c.Addrs()[0], "--cluster")
+	if code != ExitOK || stderr != "" || strings.Count(stdout, ", current") != 3 {
+		t.Errorf("code %d, %s%s", code, stdout, stderr)
 	}
 }
