@@ -256,7 +256,9 @@ func (c *Chain) enterElsewhere(ctx context.Context, r *request) (*Lock, *tierloc
 	}
 	defer c.payDebt(r)
 	pass := r.ladder.target.sensor.Count()
-	ans, cause := c.store.Acquire(tierlock.Until(ctx, deadline), tierlock.Request{Hold: r.hold(r.ttl), NotAfter: deadline})
+	ans, cause := c.store.Acquire(tierlock.Until(ctx, deadline), tierlock.Request{
+		Hold: r.hold(r.ttl), NotAfter: deadline, Fenced: c.policy.Fencing && c.store.traits.Fences, // the first token comes back
+	})
 	pass.Exit(cause)
 	now := time.Now()
 	switch {

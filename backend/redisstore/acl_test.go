@@ -14,11 +14,11 @@ import (
 
 // What docs/redis-acl.md lists: all that a user of its own needs.
 var (
-	neededCommands = []string{"+evalsha", "+eval", "+time", "+get", "+set", "+pttl", "+pexpire", "+del"}
+	neededCommands = []string{"+evalsha", "+eval", "+time", "+get", "+set", "+pttl", "+pexpire", "+del", "+hget", "+hset", "+hdel", "+hlen"}
 	usefulCommands = []string{"+script|load", "+info"}
 	clusterRights  = []string{"+cluster|slots", "+cluster|info", "+asking"}
 	sentinelRights = []string{"+sentinel|get-master-addr-by-name", "+sentinel|master", "+subscribe", "&+switch-master"}
-	neededKeys     = []string{"~biz:*", "~{biz:*", "~tierlock:probe:*"}
+	neededKeys     = []string{"~biz:*", "~{biz:*", "~tierlock:probe:*", "~{tierlock:probe:*"}
 )
 
 func TestUserWithFewRightsPassesTheSuite(t *testing.T) {
@@ -47,8 +47,8 @@ func TestUserNeedsEachOfItsRights(t *testing.T) {
 	}
 }
 
-// askAll takes a lock, lets another ask for it, renews it and gives it back; it returns the
-// first error.
+// askAll takes a lock, lets another ask for it, renews it, enters it and gives all back; it
+// returns the first error.
 func askAll(t *testing.T, store *redisstore.Store) error {
 	t.Helper()
 	hold := newHold(t, minute)
@@ -61,6 +61,14 @@ func askAll(t *testing.T, store *redisstore.Store) error {
 	}
 	hold.TTL = 2 * minute
 	if _, err := store.Renew(ctx, []tierlock.Hold{hold}); err != nil {
+		return err
+	}
+	entry := hold
+	entry.Entry = 7
+	if _, err := store.Acquire(ctx, tierlock.Request{Hold: entry, NotAfter: time.Now().Add(time.Second)}); err != nil {
+		return err
+	}
+	if _, err := store.Release(ctx, entry); err != nil {
 		return err
 	}
 	_, err := store.Release(ctx, hold)

@@ -1,13 +1,15 @@
 -- Acquire: take locks for request ids, each unless its request comes too late. One call
 -- serves any number of operations of one slot, each with keys, arguments and a reply of its
 -- own: what one of them meets never fails another.
--- KEYS  of each operation: the lock; and when fenced: its fence record
+-- KEYS  of each operation: the lock, its depth; and when fenced: its fence record
 -- ARGV  of each operation: shape, request id, ttl in ms, not-after in server microseconds;
---       and when fenced: floor of the token, ttl of the fence record in ms
---       shape is 1 when fenced, else 0
+--       and when fenced: floor of the token, ttl of the fence record in ms;
+--       and when it enters: the entry
+--       shape is the sum of 1 when fenced and 2 when it enters a lock of the id
 -- reply {now in server microseconds, and of each operation four:}
 --       1 granted, 0, token, depth      2 mine, ttl left, token, depth
---       3 held, ttl left, holder, 0     4 late, 0, 0, 0     0 refused, 0, why, 0
+--       3 held, ttl left, holder, 0     4 late, 0, 0, 0     6 gone, 0, 0, 0
+--       0 refused, 0, why, 0
 -- An error reply says that the server does nothing for anybody now, and did nothing.
 -- Numbers here are doubles, exact below 2^53: microseconds until the year 2255.
 local keys, args, try = KEYS, ARGV, redis.pcall
@@ -42,26 +44,65 @@ local function mint(fence, mine, floor, keep)
   return token, set.err and set
 end
 
+-- enter returns how many entries there are with this one, or nothing and the error that
+-- refused it. The record is a hash, entry to 1, tagged with the id that holds the lock; a
+-- lock that was never entered has none. What another id has left is not looked at.
+local function enter(record, id, entry, left)
+  local tag = try('HGET', record, 'id')
+  if type(tag) == 'table' then
+    return 0, tag
+  end
+  if tag ~= id then
+    if entry == '0' then
+      return 1
+    end
+    try('DEL', record)
+  end
+  local set = try('HSET', record, 'id', id, entry, 1)
+  if type(set) == 'table' then
+    return 0, set
+  end
+  if tag ~= id then
+    try('HSET', record, '0', 1)
+    if left > 0 then
+      try('PEXPIRE', record, left)
+    end
+  end
+  return try('HLEN', record) - 1
+end
+
 local replies, r, k, a = {now, 0, 0, 0, 0}, 1, 1, 1 -- of one operation: no second table
 local wrote = false
 while args[a] do
-  local key, fenced, id = keys[k], args[a] == '1', args[a + 1]
+  local key, shape, id = keys[k], tonumber(args[a]), args[a + 1]
+  local fenced, enters = shape % 2 == 1, shape >= 2
+  local entry = enters and args[a + (fenced and 6 or 4)] or '0'
   local status, left, word, depth, refusal = 4, 0, 0, 0, nil
   if now < tonumber(args[a + 3]) then
-    local holder = try('SET', key, id, 'NX', 'GET', 'PX', args[a + 2])
+    local holder
+    if enters then
+      holder = try('GET', key)
+    else
+      holder = try('SET', key, id, 'NX', 'GET', 'PX', args[a + 2])
+    end
     if not holder then
-      status, depth = 1, 1
+      if enters then
+        status = 6
+      else
+        status, depth = 1, 1
+      end
     elseif type(holder) == 'table' then
       refusal = holder
     else
       status, left, word = 3, try('PTTL', key), holder
-      if holder == id then
-        status, word, depth = 2, 0, 1
-      end
       refusal = type(left) == 'table' and left
+      if holder == id and not refusal then
+        status, word = 2, 0
+        depth, refusal = enter(keys[k + 1], id, entry, left)
+      end
     end
     if fenced and depth > 0 and not refusal then
-      word, refusal = mint(keys[k + 1], status == 2, args[a + 4], args[a + 5])
+      word, refusal = mint(keys[k + 2], status == 2, args[a + 4], args[a + 5])
       if refusal and status == 1 then
         try('DEL', key)
       end
@@ -75,13 +116,16 @@ while args[a] do
     end
     status, left, word, depth = 0, 0, why, 0
   end
-  wrote = wrote or status == 1
+  wrote = wrote or status == 1 or status == 2
   replies[r + 1], replies[r + 2], replies[r + 3], replies[r + 4] = status, left, word, depth
   r = r + 4
   if fenced then
-    k, a = k + 2, a + 6
+    k, a = k + 3, a + 6
   else
-    k, a = k + 1, a + 4
+    k, a = k + 2, a + 4
+  end
+  if enters then
+    a = a + 1
   end
 end
 return replies

@@ -7,8 +7,7 @@ import (
 	"github.com/tierlock/tierlock"
 )
 
-// Release deletes the lock if hold has it. Its depth is always 0 or 1: re-entry is not
-// built yet.
+// Release gives an entry back, and deletes the lock with the last one.
 func (s *Store) Release(ctx context.Context, hold tierlock.Hold) (tierlock.Answer, error) {
 	return s.ask(ctx, hold, func(q *question, to place) (reply, time.Time, error) {
 		return to.node.controlling.ask(q, to, &releaseScript, opOf(hold))

@@ -1,20 +1,49 @@
--- Release: give locks back, each if its request id holds it. One call serves any number of
--- operations of one slot, as in acquire.
--- KEYS  of each operation: the lock
--- ARGV  of each operation: shape, request id; shape is 0
+-- Release: give an entry back of each lock that its request id holds; the last one frees it.
+-- One call serves any number of operations of one slot, as in acquire.
+-- KEYS  of each operation: the lock, its depth
+-- ARGV  of each operation: shape, request id; and when shape is 2, not 0: the entry
 -- reply {0, and of each operation four:}
---       5 released, 0, 0, 0     3 held, ttl left, holder, 0     6 gone, 0, 0, 0
+--       5 released, 0, 0, 0     2 mine, ttl left, 0, depth     3 held, ttl left, holder, 0     6 gone, 0, 0, 0
 --       0 refused, 0, why, 0
 -- An error reply says that the server does nothing for anybody now, and did nothing.
 local keys, args, try = KEYS, ARGV, redis.pcall
+
+-- leave returns how many entries are left, or nothing and the error that refused it. A lock
+-- that was never entered has no record of its id, and the entry 0.
+local function leave(record, id, entry)
+  local tag = try('HGET', record, 'id')
+  if type(tag) == 'table' then
+    return 0, tag
+  end
+  if tag ~= id then
+    return entry == '0' and 0 or 1
+  end
+  local out = try('HDEL', record, entry)
+  if type(out) == 'table' then
+    return 0, out
+  end
+  local left = try('HLEN', record) - 1
+  if left == 0 then
+    try('DEL', record)
+  end
+  return left
+end
+
 local replies, r, k, a = {0, 0, 0, 0, 0}, 1, 1, 1 -- of one operation: no second table
 local wrote = false
 while args[a] do
   local key = keys[k]
-  local status, left, word, refusal = 6, 0, 0, nil
+  local status, left, word, depth, refusal = 6, 0, 0, 0, nil
+  local enters = args[a] == '2'
   local holder = try('GET', key)
   if holder == args[a + 1] then
-    status, refusal = 5, try('DEL', key)
+    depth, refusal = leave(keys[k + 1], holder, enters and args[a + 2] or '0')
+    if depth == 0 and not refusal then
+      status, refusal = 5, try('DEL', key)
+    elseif not refusal then
+      status, left = 2, try('PTTL', key)
+      refusal = left
+    end
     refusal = type(refusal) == 'table' and refusal
   elseif type(holder) == 'table' then
     refusal = holder
@@ -28,10 +57,10 @@ while args[a] do
     if not wrote and not why:find('^WRONGTYPE ') and not why:find('^NOPERM ') then
       return refusal
     end
-    status, left, word = 0, 0, why
+    status, left, word, depth = 0, 0, why, 0
   end
-  wrote = wrote or status == 5
-  replies[r + 1], replies[r + 2], replies[r + 3], replies[r + 4] = status, left, word, 0
-  r, k, a = r + 4, k + 1, a + 2
+  wrote = wrote or status == 5 or status == 2
+  replies[r + 1], replies[r + 2], replies[r + 3], replies[r + 4] = status, left, word, depth
+  r, k, a = r + 4, k + 2, a + (enters and 3 or 2)
 end
 return replies

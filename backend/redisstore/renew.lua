@@ -1,6 +1,6 @@
 -- Renew: make locks last at least ttl from now, each if its request id holds it. Never
 -- shorter. One call serves any number of operations of one slot, as in acquire.
--- KEYS  of each operation: the lock
+-- KEYS  of each operation: the lock, its depth
 -- ARGV  of each operation: shape, request id, ttl in ms; shape is 0
 -- reply {0, and of each operation four:}
 --       2 mine, ttl left, 0, depth     3 held, ttl left, holder, 0     6 gone, 0, 0, 0
@@ -24,6 +24,9 @@ while args[a] do
       if left < ttl then
         left, refusal = ttl, try('PEXPIRE', key, args[a + 2])
         refusal = type(refusal) == 'table' and refusal
+        if not refusal then
+          try('PEXPIRE', keys[k + 1], args[a + 2])
+        end
       end
     end
   end
@@ -37,6 +40,6 @@ while args[a] do
   end
   wrote = wrote or status == 2
   replies[r + 1], replies[r + 2], replies[r + 3], replies[r + 4] = status, left, word, depth
-  r, k, a = r + 4, k + 1, a + 3
+  r, k, a = r + 4, k + 2, a + 3
 end
 return replies

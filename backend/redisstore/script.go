@@ -17,7 +17,7 @@ import (
 // each call is one step on the server and each operation is, too. What the bodies take and
 // answer stands at their tops; in short:
 //
-//	KEYS   of each operation: the lock, and what its shape adds
+//	KEYS   of each operation: the lock, its depth, and what its shape adds
 //	ARGV   of each operation: shape, id, and what the script and the shape add
 //	reply  server time (acquire only), and of each operation four: status, ttl left, token,
 //	       holder or refusal, depth
@@ -35,13 +35,16 @@ var (
 	lookupSource string
 
 	acquireScript = newScript("acquire", acquireSource, acquireArgs)
-	releaseScript = newScript("release", releaseSource, holdArgs)
+	releaseScript = newScript("release", releaseSource, releaseArgs)
 	renewScript   = newScript("renew", renewSource, renewArgs)
-	lookupScript  = newScript("lookup", lookupSource, holdArgs)
+	lookupScript  = newScript("lookup", lookupSource, lookupArgs)
 )
 
-// shapeFenced is the shape of an acquire that mints a token.
-const shapeFenced = 1
+// The shapes.
+const (
+	shapeFenced = 1 // an acquire that mints a token
+	shapeEntry  = 2 // an acquire or release of an entry that is not the acquisition's own
+)
 
 // maxOps is how many operations one call carries: the server serves nobody else meanwhile,
 // and more of them gain nothing (measured).
@@ -65,8 +68,10 @@ func newScript(name, source string, args func(*op, []any) []any) script {
 type op struct {
 	of    tierlock.Key
 	key   string
+	depth string // the record of its entries
 	fence string // its fence record; empty: not fenced
 	shape int
+	entry uint64
 	id    secret
 	ttl   int64 // milliseconds
 	limit notAfter
@@ -76,8 +81,12 @@ type op struct {
 
 // opOf asks about hold.
 func opOf(hold tierlock.Hold) op {
-	o := op{of: hold.Key, key: hold.Key.String(), ttl: hold.TTL.Milliseconds()}
+	o := op{of: hold.Key, key: hold.Key.String(), ttl: hold.TTL.Milliseconds(), entry: hold.Entry}
 	hold.ID.AppendSecret(o.id[:0])
+	o.depth = "{" + o.key + "}:depth"
+	if o.entry != 0 {
+		o.shape = shapeEntry
+	}
 	return o
 }
 
@@ -92,9 +101,9 @@ func (s *secret) MarshalBinary() ([]byte, error) { return s[:], nil }
 // interface would be an allocation of its own (see decision 0007).
 func (o *op) keys(words []any) []any {
 	if o.shape&shapeFenced == 0 {
-		return append(words, &o.key)
+		return append(words, &o.key, &o.depth)
 	}
-	return append(words, &o.key, &o.fence)
+	return append(words, &o.key, &o.depth, &o.fence)
 }
 
 func acquireArgs(o *op, words []any) []any {
@@ -102,11 +111,19 @@ func acquireArgs(o *op, words []any) []any {
 	if o.shape&shapeFenced != 0 {
 		words = append(words, &o.floor, &o.keep)
 	}
-	return words
+	return o.entryArg(words)
 }
 
-func holdArgs(o *op, words []any) []any  { return append(words, o.shape, &o.id) }
-func renewArgs(o *op, words []any) []any { return append(words, o.shape, &o.id, &o.ttl) }
+func releaseArgs(o *op, words []any) []any { return o.entryArg(append(words, o.shape, &o.id)) }
+func renewArgs(o *op, words []any) []any   { return append(words, 0, &o.id, &o.ttl) }
+func lookupArgs(o *op, words []any) []any  { return append(words, 0, &o.id) }
+
+func (o *op) entryArg(words []any) []any {
+	if o.shape&shapeEntry == 0 {
+		return words
+	}
+	return append(words, &o.entry)
+}
 
 // call is one call of a script, as go-redis is given it.
 type call struct {
@@ -139,7 +156,7 @@ func (s *script) call(to place, room []any, ops ...*op) call {
 type lone struct {
 	op   op
 	call call
-	room [11]any // for the words of the longest
+	room [13]any // for the words of the longest
 }
 
 var lones = sync.Pool{New: func() any { return new(lone) }}

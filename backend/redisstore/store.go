@@ -50,7 +50,7 @@ func (s *Store) Close() error { return s.servers.close() }
 func (s *Store) Traits() tierlock.Traits {
 	traits := tierlock.Traits{
 		Store: "redis", Tier: tierlock.Shared, Scope: tierlock.ScopeCluster,
-		Fences: true, Wire: s.cfg.Wire,
+		Fences: true, Entries: true, Wire: s.cfg.Wire,
 		Prober: s, Wired: s, Clocked: s,
 	}
 	if f, ok := s.servers.(*fleet); ok && s.cfg.Cluster {
