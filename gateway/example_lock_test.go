@@ -115,6 +115,33 @@ func ExampleReenter() {
 	// 0
 }
 
+// An order with several lines: all of its skus or none, whatever order others ask in.
+func ExampleChain_LockAll() {
+	gw, store := shop()
+	defer func() { _ = gw.Close(context.Background()) }()
+	orders, _ := gw.Chain("order")
+	ctx := context.Background()
+
+	locks, err := orders.LockAll(ctx, []string{"10087", "10086", "10087"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { _ = locks.Unlock(ctx) }()
+	for _, g := range locks.Grants() {
+		fmt.Println(g.Key, g.Tier, g.Token > 0)
+	}
+	fmt.Println(locks.Context(ctx).Err(), store.Keys())
+
+	_, err = orders.LockAll(ctx, []string{"10085", "10086"}, gateway.WithWait(0))
+	fmt.Println(errors.Is(err, tierlock.ErrHeld))
+	// Output:
+	// biz:order:lock:10086 shared true
+	// biz:order:lock:10087 shared true
+	// <nil> 2
+	// true
+}
+
 // Where the store cannot answer, a chain with a version guard goes on by one statement that
 // compares a version.
 func ExampleOptimistically() {

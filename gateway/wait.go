@@ -28,8 +28,8 @@ func (c *Chain) acquireWithin(ctx context.Context, r *request) (*Lock, *tierlock
 	if r.end.IsZero() {
 		return c.acquire(ctx, r, r.began)
 	}
-	r.at, r.turn = r.began, ask
-	if r.route(r.began).Tier == tierlock.Shared { // any other tier answers each on its own
+	r.at, r.turn = later(r.at, r.began), ask
+	if r.route(r.at).Tier == tierlock.Shared { // any other tier answers each on its own
 		var first bool
 		if r.place, first = c.gw.lines.join(r.key, r.hash, r.want(ctx)); !first {
 			r.turn = rest
