@@ -3,6 +3,7 @@ package redisstore
 import (
 	"cmp"
 	"context"
+	"runtime"
 	"slices"
 	"time"
 
@@ -33,10 +34,11 @@ func (t *trip) ended() <-chan struct{} {
 	return t.done
 }
 
-// carry takes riders as long as there are any.
+// carry takes riders as long as there are any. Before each trip it steps aside, so that
+// those whom the last one answered, and who ask again at once, are in line.
 func (b *batcher) carry() {
 	t := new(trip)
-	for b.load(t) {
+	for runtime.Gosched(); b.load(t); runtime.Gosched() {
 		b.drive(t)
 		b.unload(t)
 	}
