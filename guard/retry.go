@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tierlock/tierlock"
@@ -98,12 +99,6 @@ func Retryable(err error) bool {
 	}](err); ok {
 		return slices.Contains(retryStates, e.SQLState())
 	}
-	if e, ok := errors.AsType[interface {
-		error
-		Code() int
-	}](err); ok { // modernc.org/sqlite
-		return slices.Contains(retryCodes, int64(e.Code()&0xff))
-	}
 	return anyOf(err, func(err error) bool {
 		v := reflect.Indirect(reflect.ValueOf(err))
 		if v.Kind() != reflect.Struct {
@@ -117,7 +112,9 @@ func Retryable(err error) bool {
 		if n := v.FieldByName("Code"); n.Kind() == reflect.Int && v.FieldByName("ExtendedCode").IsValid() {
 			return slices.Contains(retryCodes, n.Int())
 		}
-		return false
+		// *sqlite.Error of modernc.org/sqlite. Others number their errors, too.
+		e, ok := err.(interface{ Code() int }) //nolint:errorlint // the tree is walked
+		return ok && strings.Contains(v.Type().PkgPath(), "sqlite") && slices.Contains(retryCodes, int64(e.Code()&0xff))
 	})
 }
 

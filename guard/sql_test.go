@@ -32,9 +32,9 @@ func BenchmarkGuardedSQLite(b *testing.B) { guardtest.Benchmark(b, sqlite()) }
 // those who embed us.
 func postgres(tb testing.TB) guardtest.Database {
 	tb.Helper()
-	dsn := servers.Postgres(tb).DSN()
-	n := 0
-	return guardtest.Database{Dialect: guard.Postgres, Open: func(tb testing.TB) *sql.DB {
+	server := servers.Postgres(tb)
+	dsn, n := server.DSN(), 0
+	return guardtest.Database{Dialect: guard.Postgres, Crash: server.Restart, Open: func(tb testing.TB) *sql.DB {
 		tb.Helper()
 		n++
 		admin := openDB(tb, "pgx", dsn)

@@ -17,6 +17,9 @@ type Database struct {
 	// mean, with room for 32 connections, and has it closed when tb ends. It is called
 	// once for each test. Required.
 	Open func(tb testing.TB) *sql.DB
+	// Crash ends the server without a warning and returns when it is up again. Nil: what a
+	// crash leaves is not looked at.
+	Crash func()
 }
 
 // levels are the isolation levels that a test is repeated on. SQLite has one.
@@ -54,6 +57,9 @@ func Run(t *testing.T, d Database) {
 		"http lets unfenced on record":             httpUnfenced,
 	} {
 		t.Run(name, func(t *testing.T) { run(open(t, d, sql.LevelDefault)) })
+	}
+	if d.Crash != nil {
+		t.Run("a crash leaves what was committed", func(t *testing.T) { crashLeavesTheMark(open(t, d, sql.LevelDefault), d.Crash) })
 	}
 	for name, run := range map[string]func(*shop){
 		"older holder in first":                olderHolderFirst,

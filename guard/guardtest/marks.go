@@ -91,6 +91,30 @@ func rollbackGivesTheMarkBack(s *shop) {
 	}
 }
 
+// crashLeavesTheMark has the server die with one mark committed and a higher one not.
+func crashLeavesTheMark(s *shop, crash func()) {
+	if err := s.enter(s.fence, s.grant(5)); err != nil {
+		s.t.Fatal(err)
+	}
+	tx := s.begin(nil)
+	if err := s.byFence(s.t.Context(), tx, 9); err != nil {
+		s.t.Fatal(err)
+	}
+	crash()
+	if err := tx.Commit(); err == nil {
+		s.t.Error("a commit that no server answered")
+	}
+	for range 32 { // each finds one of the pool's connections dead
+		if s.PingContext(s.t.Context()) == nil {
+			break
+		}
+	}
+	s.wantStale(s.enter(s.fence, s.grant(4)), 4, 5)
+	if err := s.enter(s.fence, s.grant(6)); err != nil {
+		s.t.Fatalf("over a mark that was never committed: %v", err)
+	}
+}
+
 func entersInATransactionOnly(s *shop) {
 	ctx, g := s.t.Context(), s.grant(1)
 	tx := s.begin(nil)

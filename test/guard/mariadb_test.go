@@ -31,9 +31,9 @@ func TestSuiteOnMariaDBWithSnapshotIsolation(t *testing.T) {
 // mariadb is a real one, each test in a database of its own.
 func mariadb(tb testing.TB, args ...string) guardtest.Database {
 	tb.Helper()
-	dsn := servers.MariaDB(tb, args...).DSN()
-	n := 0
-	return guardtest.Database{Dialect: guard.MySQL, Open: func(tb testing.TB) *sql.DB {
+	server := servers.MariaDB(tb, args...)
+	dsn, n := server.DSN(), 0
+	return guardtest.Database{Dialect: guard.MySQL, Crash: server.Restart, Open: func(tb testing.TB) *sql.DB {
 		tb.Helper()
 		n++
 		name := fmt.Sprintf("shop%d", n)
