@@ -163,8 +163,9 @@ func (r refusal) meet(t *testing.T, class string, c *gateway.Chain) {
 
 // firstVerdict is the row of docs/redis-errors.md, for what is not granted locally.
 func firstVerdict(class string, why tierlock.Reason) tierlock.Verdict {
+	late := why == tierlock.ReasonSaturated || why == tierlock.ReasonAttempt
 	switch {
-	case why == tierlock.ReasonWrongType, class == "strong" && why != tierlock.ReasonSaturated:
+	case why == tierlock.ReasonWrongType, class == "strong" && !late:
 		return tierlock.Verdict{Outcome: tierlock.SystemError, Advice: tierlock.AdviseFail}
 	case class == "strong":
 		return tierlock.Verdict{Outcome: tierlock.Timeout, Advice: tierlock.AdviseFail}
@@ -256,9 +257,9 @@ func otherNode(t *testing.T, s *refusing) string {
 	t.Helper()
 	other := servers.Redis(t, clusterNode...)
 	host, port, _ := strings.Cut(other.Addr(), ":")
-	s.do(t, "cluster", "meet", host, port)
 	client := redis.NewClient(&redis.Options{Addr: other.Addr(), DisableIdentity: true})
 	defer client.Close()
+	s.do(t, "cluster", "meet", host, port, client.ConfigGet(t.Context(), "cluster-port").Val()["cluster-port"])
 	id, err := client.Do(t.Context(), "cluster", "myid").Text()
 	if err != nil {
 		t.Fatal(err)
@@ -276,4 +277,42 @@ func slotOf(t *testing.T, s *refusing) int64 {
 		t.Fatal(err)
 	}
 	return slot
+}
+
+// A way to a real server that breaks, met by each kind of chain: what no reply says is in
+// doubt and has one reason and outcome, too.
+func TestBrokenWaysHaveOneOutcome(t *testing.T) {
+	servers.Need(t, "redis-server")
+	for name, c := range map[string]struct {
+		begin  func(way *proxy, server *servers.RedisServer)
+		reason tierlock.Reason
+		doubt  bool
+	}{
+		"the connection ends in the reply": {func(way *proxy, _ *servers.RedisServer) { way.become(resetReply) }, tierlock.ReasonBroken, true},
+		"connections are closed at once":   {func(way *proxy, _ *servers.RedisServer) { way.become(refuse) }, tierlock.ReasonBroken, true},
+		"replies are lost":                 {func(way *proxy, _ *servers.RedisServer) { way.become(loseReplies) }, tierlock.ReasonAttempt, true},
+		"the server is frozen":             {func(_ *proxy, server *servers.RedisServer) { server.Freeze() }, tierlock.ReasonAttempt, true},
+	} {
+		for class, policy := range map[string]func() gateway.Policy{"strong": strong, "guarded": guarded, "weak": weak} {
+			t.Run(name+"/"+class, func(t *testing.T) {
+				server := servers.Redis(t)
+				way := newProxy(t, server.Addr())
+				chain := chainOn(t, way.addr(), policy())
+				warm(t, chain)
+				c.begin(way, server)
+				_, err := chain.TryLock(t.Context(), "first")
+				var told *tierlock.Error
+				if !errors.As(err, &told) {
+					t.Fatalf("%v, want a verdict", err)
+				}
+				want := firstVerdict(class, c.reason)
+				if told.Reason != c.reason || told.Outcome != want.Outcome || told.Advice != want.Advice {
+					t.Errorf("%s %s, advice %s (%v), want %s %s, advice %s", told.Outcome, told.Reason, told.Advice, err, want.Outcome, c.reason, want.Advice)
+				}
+				if fault, ok := errors.AsType[*tierlock.Fault](err); !ok || fault.InDoubt != c.doubt {
+					t.Errorf("%v, want it in doubt: %t", err, c.doubt)
+				}
+			})
+		}
+	}
 }
