@@ -1,12 +1,12 @@
 package spec_test
 
 import (
-	"cmp"
 	"crypto/sha1"
 	"encoding/hex"
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -113,8 +113,9 @@ func (v scriptVector) run(t *testing.T, client *redis.Client, call caller) {
 	if err := client.FlushAll(ctx).Err(); err != nil {
 		t.Fatal(err)
 	}
+	scene := scene{now: client.Time(ctx).Val()}
 	for _, r := range v.Before {
-		r.put(t, client)
+		r.put(t, client, scene)
 	}
 	heard := client.PSubscribe(ctx, "*")
 	defer heard.Close()
@@ -128,7 +129,6 @@ func (v scriptVector) run(t *testing.T, client *redis.Client, call caller) {
 		}
 		defer client.ConfigSet(ctx, name, was)
 	}
-	scene := scene{now: client.Time(ctx).Val()}
 	for i, c := range v.Calls {
 		args := make([]any, len(c.Args))
 		for j, arg := range c.Args {
@@ -184,7 +184,7 @@ func (v scriptVector) after(t *testing.T, client *redis.Client, scene scene) {
 	}
 }
 
-func (r record) put(t *testing.T, client *redis.Client) {
+func (r record) put(t *testing.T, client *redis.Client, scene scene) {
 	t.Helper()
 	ctx := t.Context()
 	pipe := client.Pipeline()
@@ -196,7 +196,6 @@ func (r record) put(t *testing.T, client *redis.Client) {
 	case r.Hash != nil:
 		pipe.HSet(ctx, r.Key, r.Hash)
 	case r.Zset != nil:
-		scene := scene{now: client.Time(ctx).Val()}
 		for member, score := range r.Zset {
 			pipe.ZAdd(ctx, r.Key, redis.Z{Member: member, Score: scene.number(t, score)})
 		}
@@ -265,24 +264,37 @@ type scene struct {
 	reply []any     // of the last call
 }
 
-// text is s with the words in it replaced.
+// word is what stands for a number: the server's time in microseconds or a part of a
+// reply, maybe divided, maybe with something added.
+var word = regexp.MustCompile(`^\$(now|reply:(\d+))(?:/(\d+))?([+-]\d+)?$`)
+
+// text is s with the word in it replaced.
 func (c scene) text(t *testing.T, s string) string {
 	t.Helper()
-	switch {
-	case strings.HasPrefix(s, "$now"):
-		offset, err := strconv.ParseInt(cmp.Or(strings.TrimPrefix(s, "$now"), "0"), 10, 64)
-		if err != nil {
-			t.Fatalf("%s: %v", s, err)
-		}
-		return strconv.FormatInt(c.now.UnixMicro()+offset, 10)
-	case strings.HasPrefix(s, "$reply:"):
-		i, err := strconv.Atoi(strings.TrimPrefix(s, "$reply:"))
-		if err != nil || i >= len(c.reply) {
-			t.Fatalf("%s: %v", s, err)
-		}
-		return fmt.Sprint(c.reply[i])
+	if !strings.HasPrefix(s, "$") {
+		return s
 	}
-	return s
+	m := word.FindStringSubmatch(s)
+	if m == nil {
+		t.Fatalf("%s is no word of a vector", s)
+	}
+	n := c.now.UnixMicro()
+	if m[2] != "" {
+		i, _ := strconv.Atoi(m[2])
+		if i >= len(c.reply) {
+			t.Fatalf("%s: the reply is %v", s, c.reply)
+		}
+		n, _ = c.reply[i].(int64)
+	}
+	if m[3] != "" {
+		by, _ := strconv.ParseInt(m[3], 10, 64)
+		n /= by
+	}
+	if m[4] != "" {
+		more, _ := strconv.ParseInt(m[4], 10, 64)
+		n += more
+	}
+	return strconv.FormatInt(n, 10)
 }
 
 func (c scene) number(t *testing.T, v any) float64 {
