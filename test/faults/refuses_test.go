@@ -86,6 +86,7 @@ func (s *site) refusesWrites(begin, end func()) {
 		s.Errorf("a lock whose renewals are refused was extended by %v", now.Sub(until))
 	}
 	end()
+	_ = short.Unlock(s.Context()) // its key stands for a moment longer than its holder may hold
 	s.serves()
 	s.nothingIsLeft()
 }

@@ -32,7 +32,7 @@ const (
 	pool    = 16
 	// inTime bounds an answer: an attempt, and room for a machine that is busy, whose own
 	// delays are taken off. Package history holds answers to 20 ms.
-	inTime = attempt + 100*time.Millisecond
+	inTime = attempt + 200*time.Millisecond
 )
 
 // soak says whether there is time for minutes of it.
@@ -196,7 +196,7 @@ func (s *site) must(c *gateway.Chain, id string, opts ...gateway.Option) *gatewa
 func (s *site) is(a answer, want error, reasons ...tierlock.Reason) {
 	s.Helper()
 	fits := errors.Is(a.err, want)
-	if want == errNotServed {
+	if errors.Is(errNotServed, want) {
 		fits = errors.Is(a.err, tierlock.ErrTimeout) || errors.Is(a.err, tierlock.ErrSystem)
 	}
 	if !fits {

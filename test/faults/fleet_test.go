@@ -1,0 +1,346 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/backend/redisstore"
+	"github.com/tierlock/tierlock/degrade"
+	"github.com/tierlock/tierlock/gateway"
+	"github.com/tierlock/tierlock/guard"
+	"github.com/tierlock/tierlock/internal/servers"
+)
+
+// servedAgain is how long after its end a master is replaced and the new one serves.
+const servedAgain = 5 * time.Second
+
+// fleet is a node on several servers.
+func fleet(t *testing.T, cfg redisstore.Config) *site {
+	t.Helper()
+	cfg.PoolSize = pool
+	s := &site{T: t, node: newNode(t, cfg, setup{})}
+	s.eventually(10*time.Second, "it is served", func() bool { return served(s.orders) })
+	return s
+}
+
+func sentinelWakesTheOld(t *testing.T) {
+	w := servers.Sentinels(t, 1)
+	s := fleet(t, redisstore.Config{Addrs: w.Addrs(), Sentinel: &redisstore.SentinelConfig{Master: w.Name}})
+	unaware := newNode(t, redisstore.Config{Addrs: []string{w.Nodes[0].Addr()}}, setup{}) // has not heard of sentinels
+	s.eventually(5*time.Second, "the unaware is served", func() bool { return served(unaware.orders) })
+	door := newResource(t, "a")
+	w.Nodes[0].Freeze()
+	frozen := time.Now()
+	s.eventually(20*time.Second, "served by the promoted", func() bool { return served(s.orders) })
+	if took := tookSince(frozen); took > servedAgain {
+		t.Errorf("served %v after the freeze", took)
+	}
+	ours := s.must(s.orders, "a")
+	if err := door.enter(ours.Grant().Token); err != nil {
+		t.Errorf("the holder enters: %v", err)
+	}
+	w.Nodes[0].Thaw()
+	var a answer
+	s.eventually(5*time.Second, "the old master grants what is held", func() bool { a = ask(unaware.orders, "a"); return a.err == nil })
+	// Two hold the key, and the later token is that of the one nobody looks at any more. The
+	// resource lets one of them in from now on.
+	if err := door.enter(a.lock.Grant().Token); err != nil || a.lock.Grant().Token <= ours.Grant().Token {
+		t.Errorf("the rival enters: %v, token %d after %d", err, a.lock.Grant().Token, ours.Grant().Token)
+	}
+	if err := door.enter(ours.Grant().Token); !errors.Is(err, guard.ErrStale) {
+		t.Errorf("both were let in: %v", err)
+	}
+	promoted := client(t, w.Nodes[1].Addr())
+	for i := range 10 { // whoever has heard of the failover never goes back
+		l := s.must(s.orders, strconv.Itoa(i))
+		if promoted.Exists(t.Context(), l.Grant().Key.String()).Val() != 1 {
+			t.Error("a lock is not on the promoted master")
+		}
+		_ = l.Unlock(t.Context())
+	}
+}
+
+func sentinelFailsOverByHand(t *testing.T) {
+	w := servers.Sentinels(t, 1)
+	s := fleet(t, redisstore.Config{Addrs: w.Addrs(), Sentinel: &redisstore.SentinelConfig{Master: w.Name}})
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var grants, losses atomic.Int64
+	var all sync.WaitGroup
+	for n := range 4 {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				a := ask(s.orders, strconv.Itoa(n), gateway.WithTTL(time.Second))
+				if a.err != nil {
+					wait(10 * time.Millisecond)
+					continue
+				}
+				grants.Add(1)
+				work := a.lock.Context(t.Context())
+				select {
+				case <-work.Done():
+					losses.Add(1)
+					if held, err := a.lock.IsHeld(t.Context()); held || err != nil {
+						t.Errorf("told of the loss, and then held %v, %v", held, err)
+					}
+				case <-time.After(5 * time.Millisecond):
+				}
+				_ = a.lock.Unlock(t.Context())
+			}
+		})
+	}
+	s.eventually(5*time.Second, "there is load", func() bool { return grants.Load() > 20 })
+	if err := client(t, w.Addrs()[0]).Do(t.Context(), "sentinel", "failover", w.Name).Err(); err != nil {
+		t.Fatal(err)
+	}
+	s.eventually(20*time.Second, "the sentinels have another master", func() bool { return w.Master(t) == w.Nodes[1].Addr() })
+	promoted := client(t, w.Nodes[1].Addr())
+	s.eventually(10*time.Second, "the promoted serves", func() bool {
+		a := ask(s.orders, "after")
+		defer func() { _ = a.lock.Unlock(t.Context()) }()
+		return a.err == nil && promoted.Exists(t.Context(), "biz:order:lock:after").Val() == 1
+	})
+	stop()
+	all.Wait()
+	t.Logf("%d grants, %d losses", grants.Load(), losses.Load())
+}
+
+// masters is how many a Cluster has here: two of three are enough to go on.
+const masters = 3
+
+// cluster is a Redis Cluster and a node on it.
+type cluster struct {
+	*site
+	servers *servers.RedisCluster
+	bosses  [masters]*redis.Client
+}
+
+func newCluster(t *testing.T) *cluster {
+	t.Helper()
+	c := &cluster{servers: servers.Cluster(t, masters, 0)}
+	for i, shard := range c.servers.Shards {
+		c.bosses[i] = client(t, shard[0].Addr())
+	}
+	c.site = fleet(t, redisstore.Config{Addrs: c.servers.Addrs(), Cluster: true})
+	for n := range masters {
+		c.eventually(10*time.Second, "every shard serves", func() bool {
+			a := ask(c.orders, c.idOn(n, 0))
+			defer func() { _ = a.lock.Unlock(t.Context()) }()
+			return a.err == nil
+		})
+	}
+	return c
+}
+
+// idOn is the i-th id whose key is served by that master at the start.
+func (c *cluster) idOn(shard, i int) string {
+	c.Helper()
+	for n := 0; ; n++ {
+		id := "c" + strconv.Itoa(n)
+		if c.slot(id)*masters/16384 == shard {
+			if i--; i < 0 {
+				return id
+			}
+		}
+	}
+}
+
+func (c *cluster) slot(id string) int {
+	c.Helper()
+	return c.slotOf("biz:order:lock:" + id)
+}
+
+func (c *cluster) slotOf(key string) int {
+	c.Helper()
+	slot, err := c.bosses[0].ClusterKeySlot(c.Context(), key).Result()
+	if err != nil {
+		c.Fatal(err)
+	}
+	return int(slot)
+}
+
+// told sends a master a command of the Cluster.
+func (c *cluster) told(shard int, words ...any) string {
+	c.Helper()
+	text, err := c.bosses[shard].Do(c.Context(), words...).Text()
+	if err != nil {
+		c.Fatalf("%v: %v", words, err)
+	}
+	return text
+}
+
+// begin starts to move slot from the first master to the second, end says that it is done.
+func (c *cluster) begin(slot int) {
+	c.told(1, "cluster", "setslot", slot, "importing", c.told(0, "cluster", "myid"))
+	c.told(0, "cluster", "setslot", slot, "migrating", c.told(1, "cluster", "myid"))
+}
+
+func (c *cluster) end(slot int) {
+	id := c.told(1, "cluster", "myid")
+	c.told(1, "cluster", "setslot", slot, "node", id)
+	c.told(0, "cluster", "setslot", slot, "node", id)
+}
+
+// carry moves what is in slot, a key at a time, and tells whether there was one.
+func (c *cluster) carry(slot int) bool {
+	keys, err := c.bosses[0].ClusterGetKeysInSlot(c.Context(), slot, 1).Result()
+	if err != nil {
+		c.Fatal(err)
+	}
+	if len(keys) == 0 {
+		return false
+	}
+	_, port, _ := strings.Cut(c.servers.Shards[1][0].Addr(), ":")
+	c.told(0, "migrate", "127.0.0.1", port, keys[0], 0, 1000)
+	return true
+}
+
+// stays checks that no target of any chain has left its normal state.
+func (c *cluster) stays() {
+	c.Helper()
+	for _, chain := range c.gw.Status().Chains {
+		for _, target := range chain.Targets {
+			if target.State != degrade.Normal {
+				c.Errorf("chain %s, target %s: %v", chain.Chain, target.Target, target.State)
+			}
+		}
+	}
+}
+
+func moved(t *testing.T) {
+	c := newCluster(t)
+	id := c.idOn(0, 3)
+	c.begin(c.slot(id))
+	c.end(c.slot(id))
+	a := ask(c.orders, id)
+	if a.err != nil || a.took > inTime {
+		t.Fatalf("after the move: %v", a)
+	}
+	if c.bosses[1].Exists(t.Context(), "biz:order:lock:"+id).Val() != 1 {
+		t.Error("the lock is not where the slot is")
+	}
+	c.stays()
+	if err := a.lock.Unlock(t.Context()); err != nil {
+		t.Errorf("unlock: %v", err)
+	}
+}
+
+func slotMoves(t *testing.T) {
+	c := newCluster(t)
+	id := c.idOn(0, 3)
+	slot := c.slot(id)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var inside, grants atomic.Int64
+	var last atomic.Uint64
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				a := ask(c.orders, id)
+				if a.took > inTime {
+					t.Errorf("answered after %v", a.took)
+				}
+				if a.err != nil {
+					wait(2 * time.Millisecond)
+					continue
+				}
+				grants.Add(1)
+				if n := inside.Add(1); n != 1 {
+					t.Errorf("%d are inside", n)
+				}
+				if token := uint64(a.lock.Grant().Token); token <= last.Swap(token) {
+					t.Errorf("token %d after a higher one", token)
+				}
+				wait(time.Millisecond)
+				inside.Add(-1)
+				_ = a.lock.Unlock(t.Context())
+			}
+		})
+	}
+	c.eventually(5*time.Second, "there is load", func() bool { return grants.Load() > 20 })
+	c.begin(slot)
+	wait(50 * time.Millisecond)
+	for c.carry(slot) {
+		wait(20 * time.Millisecond)
+	}
+	c.end(slot)
+	before := grants.Load()
+	c.eventually(5*time.Second, "granted after the move", func() bool { return grants.Load() > before+5 })
+	stop()
+	all.Wait()
+	c.eventually(5*time.Second, "nothing is in doubt", func() bool { return c.gw.Status().InDoubt == 0 })
+	if c.bosses[1].Exists(t.Context(), "biz:order:lock:"+id).Val() != 0 {
+		t.Error("a key is left")
+	}
+}
+
+func keyOnBothSides(t *testing.T) {
+	c := newCluster(t)
+	id := c.idOn(0, 3)
+	slot := c.slot(id)
+	l := c.must(c.orders, id)
+	c.begin(slot)
+	for range 20 { // the key is with the first master yet: nobody has been sent to the second
+		c.is(ask(c.orders, id), tierlock.ErrHeld)
+	}
+	if stats := c.bosses[1].InfoMap(t.Context(), "commandstats").Item("Commandstats", "cmdstat_asking"); stats != "" {
+		t.Errorf("the importing master was asked: %s", stats)
+	}
+	for c.carry(slot) {
+	}
+	c.is(ask(c.orders, id), tierlock.ErrHeld)
+	c.end(slot)
+	c.is(ask(c.orders, id), tierlock.ErrHeld)
+	if err := l.Unlock(t.Context()); err != nil {
+		t.Errorf("unlock: %v", err)
+	}
+	if !served(c.orders) {
+		t.Error("not served after the move")
+	}
+}
+
+func oneMasterGone(t *testing.T) {
+	c := newCluster(t)
+	dead, well := c.idOn(0, 5), c.idOn(1, 5)
+	deadCoupon, wellCoupon := c.couponOn(0), c.couponOn(1)
+	c.servers.Shards[0][0].Kill()
+	c.eventually(10*time.Second, "its keys are local", func() bool {
+		a := ask(c.coupons, deadCoupon)
+		defer func() { _ = a.lock.Unlock(t.Context()) }()
+		return a.err == nil && a.tier() == tierlock.Local
+	})
+	c.is(ask(c.orders, dead), errNotServed)
+	for i := range 50 {
+		a := ask(c.orders, well)
+		if a.err != nil || a.tier() != tierlock.Shared {
+			t.Fatalf("a key of the other master: %v", a)
+		}
+		_ = a.lock.Unlock(t.Context())
+		a = ask(c.coupons, wellCoupon)
+		if a.err != nil || a.tier() != tierlock.Shared {
+			t.Fatalf("ask %d, a weak key of the other master: %v", i, a)
+		}
+		_ = a.lock.Unlock(t.Context())
+	}
+}
+
+// couponOn is an id of the weak chain that this master serves.
+func (c *cluster) couponOn(shard int) string {
+	c.Helper()
+	for n := 0; ; n++ {
+		id := "w" + strconv.Itoa(n)
+		if c.slotOf("biz:coupon:lock:"+id)*masters/16384 == shard {
+			return id
+		}
+	}
+}
