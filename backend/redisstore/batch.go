@@ -123,17 +123,17 @@ func (b *batcher) back() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.out--
-	b.send()
+	b.send(b.carry)
 }
 
 // send lets as many carriers go as the line needs and the limit allows. b.mu is held.
-func (b *batcher) send() {
+func (b *batcher) send(carrier func()) {
 	if b.closed {
 		return
 	}
 	for calls := (len(b.line) - b.first + maxOps - 1) / maxOps; calls > 0 && b.out < b.limit; calls-- {
 		b.out++
-		b.running.Go(b.carry)
+		b.running.Go(carrier)
 	}
 }
 
@@ -149,7 +149,7 @@ func (b *batcher) join(r *rider) {
 	}
 	b.line = append(b.line, r)
 	b.watch(earlier(r.deadline, r.asked.Add(stall)))
-	b.send()
+	b.send(b.carry)
 }
 
 // wait ends with r's answer, or with ctx.

@@ -232,6 +232,24 @@ func TestDeadConnectionsDoNotHoldUpTheLine(t *testing.T) {
 	}
 }
 
+// A connection that is never made takes nobody with it: those in line go over the one that
+// is there.
+func TestConnectionThatIsNotThereYetTakesNobody(t *testing.T) {
+	server := servers.Redis(t)
+	link := newProxy(t, server.Addr())
+	store := open(t, redisstore.Config{Addrs: []string{link.addr()}})
+	take(t, store, newHold(t, minute), tierlock.Granted) // connects
+	link.mute.Store(true)
+	link.delay.Store(int64(4 * redisstore.Stall)) // so that others are sent to help
+	g, wait := gather(t, store, newHolds(t, 3*redisstore.MaxOps), func(int) time.Duration { return 2 * time.Second })
+	g.Go()
+	for _, a := range wait() {
+		if a.err != nil || a.answer.Status != tierlock.Granted {
+			t.Fatalf("%v, %v", a.answer.Status, a.err)
+		}
+	}
+}
+
 func TestBatchIsSentAgainToAServerThatForgotTheScript(t *testing.T) {
 	server := servers.Redis(t)
 	store := open(t, redisstore.Config{Addrs: []string{server.Addr()}})

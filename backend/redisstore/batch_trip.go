@@ -44,6 +44,31 @@ func (b *batcher) carry() {
 	}
 }
 
+// help carries too, but has a connection before it takes anybody: those in line may still
+// be served by one that is there while a new one takes its time, or is never made.
+func (b *batcher) help() {
+	if b.client.PoolStats().IdleConns == 0 && !b.connect() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.out--
+		if b.out == 0 { // nobody else will come back to the line
+			b.send(b.carry)
+		}
+		return
+	}
+	b.carry()
+}
+
+// connect makes the pool have one connection more, unless one has come free meanwhile.
+func (b *batcher) connect() bool {
+	now := time.Now()
+	q := &question{Context: context.Background(), asked: now, deadline: now.Add(b.node.cfg.Timeout)}
+	defer q.end()
+	cmd := redis.NewCmd(q, "ping")
+	err := b.client.Process(q, cmd)
+	return err == nil || answered(err)
+}
+
 // load lets riders onto t; without any, or with too many trips under way, this was the
 // carrier's last.
 func (b *batcher) load(t *trip) bool {

@@ -57,7 +57,7 @@ func (b *batcher) look() {
 	if len(b.line) > 0 {
 		if now.Sub(b.moved) >= stall {
 			b.limit, b.moved = min(2*b.limit, b.most), now
-			b.send()
+			b.send(b.help)
 		}
 		next = earlier(next, now.Add(stall))
 	}

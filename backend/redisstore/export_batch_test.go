@@ -52,3 +52,6 @@ func (s *Store) Slotted() { s.cfg.Cluster = true }
 
 // Stall is how long a line stands before it gets another connection.
 const Stall = stall
+
+// MaxOps is how many travel together.
+const MaxOps = maxOps

@@ -1,8 +1,10 @@
 package redisstore_test
 
 import (
+	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,18 +21,31 @@ func TestFrozenServerLeavesNoLocksOfThoseWhoGaveUp(t *testing.T) {
 	const callers = 200
 	server := servers.Redis(t)
 	store := open(t, redisstore.Config{Addrs: []string{server.Addr()}, PoolSize: callers, Dial: 5 * time.Second})
-	crowd(callers, func() time.Duration { // connects, so that requests reach the frozen server
-		take(t, store, newHold(t, time.Second), tierlock.Granted)
-		return 0
-	})
+	take(t, store, newHold(t, time.Second), tierlock.Granted) // connects, so that requests reach the frozen server
+	g := store.Gather(t, newHold(t, minute).Key)
 	server.Freeze()
-	late := crowd(callers, func() time.Duration {
-		_, deadline := within(t, attempt)
-		_, err := try(t, store, newHold(t, minute))
-		wantFault(t, err, tierlock.ReasonAttempt, true)
-		return time.Since(deadline)
-	})
+	var sent atomic.Int64
+	ended := make(chan []time.Duration)
+	go func() {
+		ended <- crowd(callers, func() time.Duration {
+			_, deadline := within(t, attempt)
+			_, err := try(t, store, newHold(t, minute))
+			var fault *tierlock.Fault
+			if !errors.As(err, &fault) || fault.Reason != tierlock.ReasonAttempt && fault.Reason != tierlock.ReasonSaturated {
+				t.Errorf("error %v", err)
+			} else if fault.InDoubt {
+				sent.Add(1)
+			}
+			return time.Since(deadline)
+		})
+	}()
+	eventually(t, "a whole batch stands in line", func() bool { return g.InLine() >= redisstore.MaxOps })
+	g.Go()
+	late := <-ended
 	server.Thaw()
+	if n := sent.Load(); n < redisstore.MaxOps {
+		t.Errorf("%d are in doubt, want the %d of the batch that was sent", n, redisstore.MaxOps)
+	}
 	look(t, store, newHold(t, minute), tierlock.Gone)
 
 	if keys := locks(t, admin(t, server.Addr())); len(keys) != 0 {

@@ -20,6 +20,7 @@ type proxy struct {
 	hold     atomic.Pointer[chan struct{}]
 	held     atomic.Int64 // requests that wait
 	delay    atomic.Int64 // nanoseconds
+	mute     atomic.Bool  // links to come are taken and get no answer
 	links    sync.WaitGroup
 	mu       sync.Mutex
 	conns    []net.Conn
@@ -44,6 +45,12 @@ func (p *proxy) serve() {
 		client, err := p.listener.Accept()
 		if err != nil {
 			return
+		}
+		if p.mute.Load() {
+			p.mu.Lock()
+			p.conns = append(p.conns, client)
+			p.mu.Unlock()
+			continue
 		}
 		server, err := net.Dial("tcp", p.server)
 		if err != nil {
