@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -130,5 +131,37 @@ func TestClosedStoreAnswersWithAFault(t *testing.T) {
 			_, err := try(t, store, newHold(t, minute))
 			wantFault(t, err, tierlock.ReasonBroken, false)
 		})
+	}
+}
+
+// Renewals of one slot share a call, and while some of their keys are on their way that one
+// is refused. Then each goes alone, all in the same time.
+func TestRenewalsOfASlotThatMovesGoAlone(t *testing.T) {
+	here := newFakeShard(t, func(c *server.Peer, args []string) {
+		if keys, _ := strconv.Atoi(args[1]); keys >= 3 { // of three holds: one has fewer
+			c.WriteError("TRYAGAIN Multiple keys request during rehashing of slot")
+			return
+		}
+		c.WriteLen(5) // mine, for a minute
+		for _, n := range []int{0, 2, 60_000, 0, 1} {
+			c.WriteInt(n)
+		}
+	})
+	store := open(t, redisstore.Config{Addrs: []string{here.addr}, Cluster: true})
+	var holds []tierlock.Hold
+	for slot := -1; len(holds) < 3; {
+		hold := newHold(t, minute)
+		if at := redisstore.SlotOf(hold.Key); slot < 0 || at == slot {
+			slot = at
+			holds = append(holds, hold)
+		}
+	}
+	ctx, _ := within(t, 5*time.Second)
+	answers, err := store.Renew(ctx, holds)
+	if err != nil || answers[0].Status != tierlock.Mine || answers[1].Status != tierlock.Mine || answers[2].Status != tierlock.Mine {
+		t.Errorf("%+v, %v", answers, err)
+	}
+	if n := here.scripts.Load(); n != 4 {
+		t.Errorf("%d calls, want one for all and one for each", n)
 	}
 }

@@ -104,3 +104,33 @@ func TestSilentSentinelMakesNobodyLate(t *testing.T) {
 		t.Errorf("%v, %v", answer.Status, err)
 	}
 }
+
+// What is known of one server's clock says nothing of the next master's.
+func TestPromotedMasterHasAClockOfItsOwn(t *testing.T) {
+	old, next := miniredis.RunT(t), miniredis.RunT(t)
+	old.SetTime(time.Now())
+	s := newFakeSentinel(t, old.Addr(), 1)
+	store := open(t, behind(s))
+	take(t, store, newHold(t, minute), tierlock.Granted)
+
+	next.SetTime(time.Now().Add(-3 * time.Hour))
+	s.told.Store(&told{next.Addr(), 2})
+	old.Close() // so that it looks
+	var hold tierlock.Hold
+	eventually(t, "the next master grants", func() bool {
+		hold = newHold(t, minute)
+		answer, err := try(t, store, hold)
+		return err == nil && answer.Status == tierlock.Granted
+	})
+	if !next.Exists(hold.Key.String()) {
+		t.Fatal("it is elsewhere")
+	}
+	ctx, _ := within(t, time.Second)
+	answer, err := store.Acquire(ctx, tierlock.Request{Hold: newHold(t, minute), NotAfter: time.Now().Add(-time.Minute)})
+	if err != nil || answer.Status != tierlock.Late {
+		t.Errorf("past not-after by the new clock: %v, %v", answer.Status, err)
+	}
+	if bound, ok := store.ClockError(); !ok || bound < 2*time.Hour {
+		t.Errorf("clock error %v, %t, want about 3h", bound, ok)
+	}
+}
