@@ -37,6 +37,38 @@ func TestThousandsWaitAsOne(t *testing.T) {
 	})
 }
 
+// Who is handed the lock inside the process was never answered "held", and has waited all the
+// same: that wait is told, and is none of the store's time.
+func TestTheWaitInLineIsTold(t *testing.T) {
+	var hook heard[gateway.AcquireInfo]
+	bubble(t, strong(), func(t *testing.T, k one) {
+		holder := k.must("a")
+		var all sync.WaitGroup
+		for range 3 {
+			all.Go(func() {
+				l, err := k.Lock(t.Context(), "a")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				_ = l.Unlock(t.Context())
+			})
+		}
+		time.Sleep(50 * time.Millisecond)
+		_ = holder.Unlock(t.Context())
+		all.Wait()
+		told := hook.told()[1:]
+		if len(told) != 3 {
+			t.Fatalf("%d calls told", len(told))
+		}
+		for i, one := range told {
+			if one.Waited < 50*time.Millisecond {
+				t.Errorf("call %d took %v and waited %v of it", i, one.Took, one.Waited)
+			}
+		}
+	}, gateway.Hooks{Acquired: hook.hear})
+}
+
 // All are served, one at a time, as long as their waits allow.
 func TestThousandsAreServedOneAtATime(t *testing.T) {
 	bubble(t, strong(), func(t *testing.T, k one) {

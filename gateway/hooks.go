@@ -32,7 +32,7 @@ type (
 		Verdict tierlock.Verdict
 		Grant   tierlock.Grant // zero but on success
 		Took    time.Duration  // the whole call
-		Waited  time.Duration  // the part of Took since the first answer "held"
+		Waited  time.Duration  // the part of Took since the first answer "held", or in line behind another call of the process
 		Ordered bool           // an operator's order decided the tier
 		Entered bool           // one more entry into a lock in hand: Released tells of all of them once
 	}

@@ -36,7 +36,7 @@ type request struct {
 	lined  time.Time      // until when the store may keep a place in its line for this id; zero: it was not asked to
 	streak streak         // of the hand-over that it took
 	order  *degrade.Order // that decided the last route; nil: none did
-	heldAt time.Time      // of the first answer "held"; zero: there was none
+	heldAt time.Time      // of the first answer "held" or the place in line; zero: there was none
 	held   tierlock.Answer
 	heldBy tierlock.Waiter // of whoever answered "held"; nil: it cannot tell when to ask again
 	waiting

@@ -32,7 +32,7 @@ func (c *Chain) acquireWithin(ctx context.Context, r *request) (*Lock, *tierlock
 	if r.route(r.at).Tier == tierlock.Shared { // any other tier answers each on its own
 		var first bool
 		if r.place, first = c.gw.lines.join(r.key, r.hash, r.want(ctx)); !first {
-			r.turn = rest
+			r.turn, r.heldAt = rest, r.at // it may be served without ever being answered "held"
 		}
 	}
 	l, err := r.run(ctx)
