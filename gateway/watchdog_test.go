@@ -51,7 +51,7 @@ func TestWatchdogIsNotWokenForEachShortLock(t *testing.T) {
 		}
 		synctest.Wait() // it sleeps
 		pair()
-		looks := k.Gateway.WatchdogLooks()
+		looks := k.WatchdogLooks()
 		if in := time.Until(looks); in > time.Second {
 			t.Fatalf("with locks about it looks again in %v", in)
 		}
@@ -59,11 +59,11 @@ func TestWatchdogIsNotWokenForEachShortLock(t *testing.T) {
 			time.Sleep(time.Millisecond)
 			pair()
 		}
-		if got := k.Gateway.WatchdogLooks(); !got.Equal(looks) {
+		if got := k.WatchdogLooks(); !got.Equal(looks) {
 			t.Errorf("it was woken and looks %v later than after the first lock", got.Sub(looks))
 		}
 		time.Sleep(time.Second)
-		if in := time.Until(k.Gateway.WatchdogLooks()); in < time.Minute {
+		if in := time.Until(k.WatchdogLooks()); in < time.Minute {
 			t.Errorf("with no lock for a second it looks again in %v", in)
 		}
 	})

@@ -154,14 +154,9 @@ func (b *batcher) join(r *rider) {
 
 // wait ends with r's answer, or with ctx.
 func (b *batcher) wait(ctx context.Context, r *rider) (reply, time.Time, error) {
-	over := ctx.Done()
-	if over == nil { // nothing but the watch ends it, and a receive costs less than a select
-		<-r.told
-		return r.end()
-	}
 	select {
 	case <-r.told:
-	case <-over:
+	case <-ctx.Done():
 		b.mu.Lock()
 		if b.leave(r, ctx.Err()) {
 			b.mu.Unlock()
@@ -170,11 +165,6 @@ func (b *batcher) wait(ctx context.Context, r *rider) (reply, time.Time, error) 
 		b.mu.Unlock()
 		<-r.told
 	}
-	return r.end()
-}
-
-// end is what came of r, which must have been told.
-func (r *rider) end() (reply, time.Time, error) {
 	said, sent, err := r.reply, r.sent, r.err
 	if r.state == served { // else its trip still knows it
 		r.trip, r.err = nil, nil

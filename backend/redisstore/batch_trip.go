@@ -3,7 +3,6 @@ package redisstore
 import (
 	"cmp"
 	"context"
-	"runtime"
 	"slices"
 	"time"
 
@@ -34,11 +33,10 @@ func (t *trip) ended() <-chan struct{} {
 	return t.done
 }
 
-// carry takes riders as long as there are any. Before each trip it steps aside, so that
-// those whom the last one answered, and who ask again at once, are in line.
+// carry takes riders as long as there are any.
 func (b *batcher) carry() {
 	t := new(trip)
-	for runtime.Gosched(); b.load(t); runtime.Gosched() {
+	for b.load(t) {
 		b.drive(t)
 		b.unload(t)
 	}

@@ -21,7 +21,7 @@ import (
 // share calls.
 func BenchmarkPair(b *testing.B) {
 	server := servers.Redis(b)
-	for _, callers := range []int{1, 64, 512} {
+	for _, callers := range []int{1, 512} {
 		b.Run(fmt.Sprintf("bare-%d", callers), func(b *testing.B) { bare(b, server.Addr(), callers) })
 		b.Run(fmt.Sprintf("plain-%d", callers), func(b *testing.B) { pairs(b, server.Addr(), callers, false) })
 		b.Run(fmt.Sprintf("fenced-%d", callers), func(b *testing.B) { pairs(b, server.Addr(), callers, true) })
