@@ -64,7 +64,7 @@ type lockRow struct{ contender, goroutines int }
 func locks(ctx context.Context, args []string, stdout io.Writer) (err error) {
 	b := lockBench{session: newSession("locks", stdout), cells: map[lockRow][]cell{}, lost: map[int]uint64{}}
 	b.flags.IntVar(&b.rounds, "rounds", 5, "how often each contender has its turn at each number of goroutines")
-	b.flags.DurationVar(&b.slice, "slice", 180*time.Millisecond, "length of a turn")
+	b.flags.DurationVar(&b.slice, "slice", 150*time.Millisecond, "length of a turn")
 	only := b.flags.String("only", "", "names of contenders, with commas; empty: all")
 	levels := b.flags.String("goroutines", "1,64,512", "numbers of goroutines, with commas")
 	if err := b.start(ctx, args, func() error { return b.check(*only, *levels) }); err != nil {
