@@ -35,7 +35,10 @@ func (c *Chain) askAnew(ctx context.Context, r *request, route degrade.Route, de
 		if !r.named {
 			r.id = tierlock.NewRequestID() // what the first one left, in store or trail, is over
 		}
-		l, err, _ = c.serve(ctx, r, next, now, deadline)
+		cause := err.Err
+		if l, err, _ = c.serve(ctx, r, next, now, deadline); err != nil && err.Err == nil {
+			err.Err = cause // the ladder knows that the store is down, the store's own words say why
+		}
 	}
 	return l, err
 }

@@ -130,9 +130,6 @@ func (r refusal) meet(t *testing.T, class string, c *gateway.Chain) {
 	if told.Reason != r.reason || told.Outcome != want.Outcome || told.Advice != want.Advice {
 		t.Errorf("first: %s %s, advice %s (%v), want %s %s, advice %s", told.Outcome, told.Reason, told.Advice, err, want.Outcome, r.reason, want.Advice)
 	}
-	if r.reason == tierlock.ReasonDown {
-		return // said by the ladder, which the request has asked again
-	}
 	if fault, ok := errors.AsType[*tierlock.Fault](err); !ok || fault.InDoubt || r.reply != "" && !strings.HasPrefix(fault.Err.Error(), r.reply) {
 		t.Errorf("first: %v, want the server's %q, nothing in doubt", err, r.reply)
 	}
@@ -144,7 +141,7 @@ func (r refusal) meet(t *testing.T, class string, c *gateway.Chain) {
 		}
 		return
 	}
-	if r.reason == tierlock.ReasonSaturated {
+	if r.reason == tierlock.ReasonSaturated || r.reason == tierlock.ReasonDown {
 		return
 	}
 	// One probe that is refused too, or five in a row, and the target is down.
