@@ -113,7 +113,7 @@ func Retryable(err error) bool {
 			return slices.Contains(retryCodes, n.Int())
 		}
 		// *sqlite.Error of modernc.org/sqlite. Others number their errors, too.
-		e, ok := err.(interface{ Code() int }) //nolint:errorlint // the tree is walked
+		e, ok := err.(interface{ Code() int })
 		return ok && strings.Contains(v.Type().PkgPath(), "sqlite") && slices.Contains(retryCodes, int64(e.Code()&0xff))
 	})
 }

@@ -38,6 +38,7 @@ var allowed = map[string][]string{
 	"internal/archtest":     {},
 	"examples/order":        {"gateway", "guard", "audit"},
 	"examples/coupon":       {"gateway", "audit"},
+	"examples/shop":         {"gateway", "audit", "backend/redisstore", "examples/coupon", "examples/order", "guard", "internal/postgres"},
 	"cmd/tierlock":          {"internal/daemon", "internal/demo"},
 }
 
