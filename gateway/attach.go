@@ -27,7 +27,7 @@ func (g *Gateway) ChainOf(key tierlock.Key) (c *Chain, id string, err error) {
 // language was granted by the shared store. ErrLost if it is not that request's any
 // more; ErrTimeout or ErrSystem if the store did not answer.
 func (g *Gateway) Attach(ctx context.Context, key tierlock.Key, id tierlock.RequestID, opts ...Option) (*Lock, error) {
-	c, _, err := g.ChainOf(key)
+	c, business, err := g.ChainOf(key)
 	if err != nil {
 		return nil, err
 	}
@@ -35,14 +35,14 @@ func (g *Gateway) Attach(ctx context.Context, key tierlock.Key, id tierlock.Requ
 		return nil, tierlock.Invalid("request_id", "", "is all zero")
 	}
 	var r request
-	if err := c.requestFor(&r, key, append(opts[:len(opts):len(opts)], WithRequestID(id))); err != nil {
+	if err := c.requestFor(&r, business, append(opts[:len(opts):len(opts)], WithRequestID(id))); err != nil {
 		return nil, err
 	}
 	if !g.enter() {
 		return nil, tierlock.ErrClosed
 	}
 	defer g.leave()
-	if h := g.locks.find(key, r.hash, id); h != nil {
+	if h := g.locks.find(r.key, r.hash, id); h != nil {
 		return h.handle(r.entry), nil
 	}
 	return c.attach(ctx, &r)
@@ -100,12 +100,12 @@ func (c *Chain) replay(r *request) (*Lock, *tierlock.Error) {
 // DoShared runs fn under the real lock of key: on the shared tier or not at all, and not
 // while an operator's order is on the chain. Repairs use it.
 func (g *Gateway) DoShared(ctx context.Context, key tierlock.Key, fn func(context.Context, tierlock.Grant) error) error {
-	c, _, err := g.ChainOf(key)
+	c, id, err := g.ChainOf(key)
 	if err != nil {
 		return err
 	}
 	var r request
-	if err := c.requestFor(&r, key, nil); err != nil {
+	if err := c.requestFor(&r, id, nil); err != nil {
 		return err
 	}
 	r.sharedOnly = true

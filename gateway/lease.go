@@ -45,7 +45,8 @@ type lease struct {
 	every    time.Duration // between renewals; 0: none; guarded by mu once it is watched
 	order    *degrade.Order
 	business *audit.Business
-	began    time.Time // of the call, for the budget
+	about    tierlock.Key // of the id, where the grant's key is a shard's; else zero
+	began    time.Time    // of the call, for the budget
 
 	mu      sync.Mutex
 	more    []*Lock        // entries after the first that were not given back; guarded by mu

@@ -84,6 +84,10 @@ func (c *Chain) newRequests(ids []string, opts []Option) ([]request, error) {
 			return nil, tierlock.Invalid("reenter", "", "names one lock: enter it with Lock")
 		}
 	}
+	if c.policy.Shards > 0 { // several ids may have one slot
+		slices.SortFunc(rs, func(a, b request) int { return strings.Compare(a.key.String(), b.key.String()) })
+		rs = slices.CompactFunc(rs, func(a, b request) bool { return a.key == b.key })
+	}
 	return rs, errors.Join(errs...)
 }
 

@@ -35,6 +35,8 @@ type Policy struct {
 	Schedule   Schedule      `yaml:"wait_schedule"` // exp(20ms, 5, cap 2s): the pauses between tries, where the store cannot wake who waits
 	Budget     time.Duration `yaml:"budget"`        // 0: none. Waiting and work together; going past it is logged and told to the hooks
 	Fencing    bool          `yaml:"fencing"`       // strong: true, weak: false. Shared grants carry a token
+	Preset     Preset        `yaml:"preset"`        // none: what Resource, Business and Flow set in Go and a file reads first
+	Shards     int           `yaml:"shards"`        // 0: a lock for each id. Else one coarse lock for the chain, spread over so many slots: 1 to 1024
 
 	Ladder degrade.Policy       `yaml:",inline"` // class, version_guard, on_saturated, on_down and the thresholds
 	Local  localfallback.Policy `yaml:"local"`   // the lock inside the process
@@ -65,20 +67,6 @@ func defaults(ladder degrade.Policy, protects string, lost OnLost) Policy {
 	}
 }
 
-// Resource returns p with the ttl and wait of short work on one resource: 2 s, 100 ms.
-func (p Policy) Resource() Policy { p.TTL, p.Wait = 2*time.Second, 100*time.Millisecond; return p }
-
-// Business returns p with the ttl and wait of one business step, the default: 15 s, 300 ms.
-func (p Policy) Business() Policy { p.TTL, p.Wait = 15*time.Second, 300*time.Millisecond; return p }
-
-// Flow returns p with the ttl and wait of a whole flow: 60 s, 2 s, and tries to fill it.
-func (p Policy) Flow() Policy {
-	p.TTL, p.Wait = time.Minute, 2*time.Second
-	p.Schedule = defaultSchedule
-	p.Schedule.Tries = flowTries
-	return p
-}
-
 // Validate reports every fault at once, each a [*tierlock.InvalidError] that names field,
 // value and rule.
 func (p *Policy) Validate() error {
@@ -104,9 +92,7 @@ func (p *Policy) Validate() error {
 	if err := checkWait(p.Wait); err != nil {
 		errs = append(errs, err)
 	}
-	if err := p.Schedule.validate(); err != nil {
-		errs = append(errs, err)
-	}
+	errs = append(errs, p.Schedule.validate(), p.Preset.validate(), checkShards(p.Shards))
 	switch {
 	case p.RenewEvery > 0 && p.RenewEvery < p.Attempt:
 		bad("renew_every", p.RenewEvery, fmt.Sprintf("want at least attempt %v, so that one renewal is answered before the next, or below 0 for never", p.Attempt))

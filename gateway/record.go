@@ -74,6 +74,9 @@ func (h *lease) recordEnd(how audit.How, outcome audit.Work, at time.Time) {
 // fill adds what the grant itself does not say.
 func (h *lease) fill(ev *audit.Event) {
 	ev.Reason = h.reason
+	if !h.about.IsZero() { // two ids of one shard are no conflict, wherever they were let through
+		ev.Key = h.about
+	}
 	ev.OnFull = h.chain.policy.Audit.OnFull
 	h.chain.fill(ev, h.order, h.business)
 }
@@ -98,7 +101,11 @@ func (c *Chain) noteOptimistic(r *request, reason tierlock.Reason, outcome audit
 	}
 	ev := c.gw.events.get()
 	defer c.gw.events.put(ev)
-	*ev = audit.Optimistic(c.name, r.key, r.id, reason, outcome, at)
+	key := r.key
+	if !r.about.IsZero() {
+		key = r.about
+	}
+	*ev = audit.Optimistic(c.name, key, r.id, reason, outcome, at)
 	c.fill(ev, r.order, r.business)
 	if outcome != audit.Unknown {
 		ev.EndedAt = at.Add(time.Since(at))

@@ -17,7 +17,8 @@ type request struct {
 	policy *Policy
 	ladder *ladder
 	key    tierlock.Key
-	hash   uint64 // of key
+	about  tierlock.Key // of the id, where key is a shard's; else zero
+	hash   uint64       // of key
 	id     tierlock.RequestID
 	named  bool   // the caller gave the id: it may have been used before
 	entry  uint64 // of a re-entry; 0: the call is an acquisition
@@ -46,14 +47,7 @@ type request struct {
 // newRequest checks a call before any I/O. It fills r in place, which stays on the
 // caller's stack.
 func (c *Chain) newRequest(r *request, id string, opts []Option) error {
-	if id == "" { // a forgotten one would make one lock of all that forget it
-		return tierlock.Invalid("key", c.prefix, "want an id behind it")
-	}
-	key, err := tierlock.ParseKey(c.prefix + id)
-	if err != nil {
-		return err
-	}
-	if err := c.requestFor(r, key, opts); err != nil {
+	if err := c.requestFor(r, id, opts); err != nil {
 		return err
 	}
 	if r.entry != 0 && !r.reenters {
@@ -62,8 +56,12 @@ func (c *Chain) newRequest(r *request, id string, opts []Option) error {
 	return nil
 }
 
-func (c *Chain) requestFor(r *request, key tierlock.Key, opts []Option) error {
-	r.chain, r.policy, r.key, r.hash = c, &c.policy, key, key.Hash()
+func (c *Chain) requestFor(r *request, id string, opts []Option) error {
+	key, about, err := c.keyOf(id)
+	if err != nil {
+		return err
+	}
+	r.chain, r.policy, r.key, r.about, r.hash = c, &c.policy, key, about, key.Hash()
 	r.ttl, r.wait, r.began = c.policy.TTL, c.policy.Wait, time.Now()
 	for i := range opts {
 		if err := opts[i].apply(r); err != nil {

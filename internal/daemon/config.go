@@ -217,7 +217,8 @@ func without(err, told error) error {
 func classDefaults(text []byte) map[string]gateway.Policy {
 	var classes struct {
 		Chains map[string]struct {
-			Class string `yaml:"class"`
+			Class  string `yaml:"class"`
+			Preset string `yaml:"preset"`
 		} `yaml:"chains"`
 	}
 	_ = switchcfg.Decode(text, &classes) // every other field is unknown to it
@@ -227,6 +228,9 @@ func classDefaults(text []byte) map[string]gateway.Policy {
 		if c.Class == degrade.ClassStrong.String() {
 			p = gateway.Strong("", 0)
 		}
+		var preset gateway.Preset
+		_ = preset.UnmarshalText([]byte(c.Preset)) // the second reading finds a wrong one
+		p = p.With(preset)
 		p.Ladder.Class = 0 // the second reading sets it, or finds it missing
 		defaults[name] = p
 	}

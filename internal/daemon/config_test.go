@@ -47,6 +47,27 @@ func TestChainsDecodeOverTheDefaultsOfTheirClass(t *testing.T) {
 	}
 }
 
+func TestAPresetIsReadBeforeWhatStandsBesideIt(t *testing.T) {
+	const base = `
+stores: {main: {kind: redis, addrs: ["127.0.0.1:6379"]}}
+audit: {dir: ./spool}
+chains:
+  c: {preset: flow, wait: 1s, shards: 100, class: weak, protects: "x", on_lost: reconcile}
+`
+	c, err := Parse([]byte(base))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := gateway.Weak("x", gateway.Reconcile).Flow()
+	want.Wait, want.Shards = time.Second, 100
+	if c.Chains["c"] != want {
+		t.Errorf("\n got %+v\nwant %+v", c.Chains["c"], want)
+	}
+	if _, err := Parse([]byte(strings.Replace(base, "flow", "large", 1))); err == nil || !strings.Contains(err.Error(), "chains.c.preset") {
+		t.Errorf("an unknown preset: %v", err)
+	}
+}
+
 func TestEveryFaultIsReportedAtOnce(t *testing.T) {
 	_, err := Parse([]byte(`
 service: "shop order"
