@@ -117,6 +117,7 @@ type Traits struct {
 	Prober  Prober  // can be asked for a sign of life beside the traffic
 	Wired   Wired   // can tell what is on the wire that no call waits for
 	Clocked Clocked // knows how far its clock is from ours
+	Memory  Memory  // knows since when it remembers what it granted
 }
 
 // Waiter blocks until an Acquire is worth while again: key may have become free since the
@@ -160,6 +161,15 @@ type Wired interface {
 // before the first sample.
 type Clocked interface {
 	ClockError() (bound time.Duration, ok bool)
+}
+
+// Memory tells since when target remembers what it granted, on this process's monotonic
+// clock: when its server was started, or another one was found in its place. What was
+// granted before may be forgotten. A server that kept all of it on a disk counts as
+// started, too: nobody can tell from outside. It needs no I/O; ok is false before the first
+// answer, and where the server does not say.
+type Memory interface {
+	Since(target string) (since time.Time, ok bool)
 }
 
 // Fault is the error of a question that got no answer. Stores classify their own driver's

@@ -120,6 +120,9 @@ func (c *Config) checkChain(name string, recorded bool) error {
 	case b != nil && p.Fencing && p.Ladder.Class == degrade.ClassStrong && !b.Traits().Fences:
 		bad("fencing", "true", "the store makes no tokens: say fencing: false, or use one that does")
 	}
+	if b != nil {
+		errs = append(errs, p.checkMemory(b))
+	}
 	if !recorded && p.Audit.Record != audit.RecordOff {
 		bad("audit", p.Audit.Record.String(), "there is no recorder: give Config.Audit, or say audit: off")
 	}

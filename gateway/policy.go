@@ -33,6 +33,7 @@ type Policy struct {
 	Attempt    time.Duration `yaml:"attempt"`       // 200 ms: one question to the store, waiting for a connection included; at most 2 s
 	Wait       time.Duration `yaml:"wait"`          // 300 ms: all attempts of one Lock; at most 2 s
 	Schedule   Schedule      `yaml:"wait_schedule"` // exp(20ms, 5, cap 2s): the pauses between tries, where the store cannot wake who waits
+	LockDelay  time.Duration `yaml:"lock_delay"`    // 0: ttl on a strong chain without fencing, else none; negative: none. No grants for so long after the store may have lost its memory
 	Budget     time.Duration `yaml:"budget"`        // 0: none. Waiting and work together; going past it is logged and told to the hooks
 	Fencing    bool          `yaml:"fencing"`       // strong: true, weak: false. Shared grants carry a token
 	Preset     Preset        `yaml:"preset"`        // none: what Resource, Business and Flow set in Go and a file reads first
@@ -92,7 +93,7 @@ func (p *Policy) Validate() error {
 	if err := checkWait(p.Wait); err != nil {
 		errs = append(errs, err)
 	}
-	errs = append(errs, p.Schedule.validate(), p.Preset.validate(), checkShards(p.Shards))
+	errs = append(errs, p.Schedule.validate(), p.Preset.validate(), checkShards(p.Shards), checkLockDelay(p.LockDelay))
 	switch {
 	case p.RenewEvery > 0 && p.RenewEvery < p.Attempt:
 		bad("renew_every", p.RenewEvery, fmt.Sprintf("want at least attempt %v, so that one renewal is answered before the next, or below 0 for never", p.Attempt))

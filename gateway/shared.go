@@ -15,6 +15,9 @@ func (c *Chain) shared(ctx context.Context, r *request, route degrade.Route, now
 	if err := c.heldLocally(r, now); err != nil {
 		return nil, err, false
 	}
+	if err := r.tooYoung(now); err != nil {
+		return nil, err, false
+	}
 	if r.named {
 		if err := c.takeDebt(ctx, r, deadline); err != nil {
 			return nil, err, false
@@ -96,7 +99,11 @@ func (c *Chain) useShared(ctx context.Context, r *request, route degrade.Route, 
 		c.unused(l)
 		return nil, r.because(reason, nil), true
 	}
-	if err := c.heldLocally(r, now); err != nil {
+	err = c.heldLocally(r, now)
+	if err == nil {
+		err = r.tooYoung(now)
+	}
+	if err != nil {
 		c.unused(l)
 		return nil, err, false
 	}

@@ -75,6 +75,9 @@ func suite(traits tierlock.Traits, o Options) []behaviour {
 	if traits.Clocked != nil {
 		all = append(all, clocked...)
 	}
+	if traits.Memory != nil {
+		all = append(all, remembering...)
+	}
 	if o.Hang != nil {
 		all = append(all, hanging...)
 	}

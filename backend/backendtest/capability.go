@@ -85,6 +85,16 @@ var clocked = []behaviour{
 	}},
 }
 
+// remembering is what Traits.Memory promises.
+var remembering = []behaviour{
+	{"tells no memory that begins in the future", func(s *stage) {
+		s.want(s.acquire(s.hold(long)), tierlock.Granted)
+		if since, ok := s.traits.Memory.Since(s.target()); ok && time.Until(since) > 0 {
+			s.Errorf("remembers from in %v", time.Until(since))
+		}
+	}},
+}
+
 // bypassing is what a backend of scope none does: everything.
 var bypassing = []behaviour{
 	{"grants one key to many, exclusively to none", func(s *stage) {

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/tierlock/tierlock"
 )
@@ -72,6 +73,21 @@ func newChart(r report, old *chart, nodeAt func(addr string) *node, stem tierloc
 	c.nameShards(old)
 	c.findProbes(old, stem)
 	return c
+}
+
+// forget takes in which shards another server serves than before: a replica was promoted,
+// and may lack what was granted last.
+func (c *chart) forget(old *chart, now time.Time) {
+	if old == nil {
+		return
+	}
+	for _, s := range c.shards {
+		for _, was := range old.shards {
+			if was.name == s.name && was.node != s.node {
+				s.node.memory.began(now)
+			}
+		}
+	}
 }
 
 // nameShards gives each shard the name that most of its slots had; of two that want one, the

@@ -86,9 +86,7 @@ func (n *node) greet(ctx context.Context, c *redis.Conn) error {
 	if n.cfg.Sentinel != nil && infoField(info.Val(), "role") == "slave" {
 		return errReplica
 	}
-	if n.clock.meet(infoField(info.Val(), "run_id")) {
-		n.cfg.Logger.InfoContext(ctx, "redis is another process than before", slog.String("addr", n.addr))
-	}
+	n.meet(ctx, info.Val(), time.Now())
 	if now.Err() == nil {
 		n.learn(ctx, sent, now.Val())
 	}

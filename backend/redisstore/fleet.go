@@ -144,6 +144,7 @@ func (f *fleet) install(r report) {
 		delete(f.pointed, addr)
 		f.retired = append(f.retired, retired{n, now.Add(retireAfter)})
 	}
+	next.forget(old, now)
 	f.chart.Store(next)
 	if old != nil {
 		next.tell(f.cfg.Logger, old)

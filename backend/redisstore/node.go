@@ -18,6 +18,7 @@ type node struct {
 	dials dialer
 
 	functions functions
+	memory    memory
 
 	// Three pools: acquires that fill theirs cannot keep a lock from being given back, and
 	// neither of the two can keep a probe out.

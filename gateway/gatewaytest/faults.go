@@ -45,6 +45,14 @@ func (s *Store) Lose(key string) {
 	})
 }
 
+// Forget loses every lock, as a server does that starts again empty, and says so.
+func (s *Store) Forget() {
+	s.with(func() {
+		clear(s.holds)
+		s.since = time.Now()
+	})
+}
+
 // Mend ends whatever is wrong. Call it at the end of a test that hung the store: what was
 // asked then lies in wait until it thaws.
 func (s *Store) Mend() {

@@ -22,6 +22,7 @@ type Store struct {
 	holds  map[tierlock.Key]held
 	token  tierlock.Token // of the last fenced grant
 	counts Counts
+	since  time.Time // see Forget
 
 	down   bool          // see Down
 	hang   bool          // see Hang
@@ -84,8 +85,14 @@ func (s *Store) with(f func()) {
 func (s *Store) Traits() tierlock.Traits {
 	return tierlock.Traits{
 		Store: "memory", Tier: tierlock.Shared, Scope: tierlock.ScopeCluster, Fences: true, Entries: true, Wire: wire,
-		Passer: s, Prober: s, Wired: s, Clocked: s,
+		Passer: s, Prober: s, Wired: s, Clocked: s, Memory: s,
 	}
+}
+
+// Since tells when the store forgot everything last: see [Store.Forget].
+func (s *Store) Since(string) (since time.Time, ok bool) {
+	s.with(func() { since = s.since })
+	return since, !since.IsZero()
 }
 
 // ClockError is a millisecond.
