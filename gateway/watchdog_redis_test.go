@@ -1,0 +1,79 @@
+package gateway_test
+
+import (
+	"regexp"
+	"runtime"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tierlock/tierlock/gateway"
+	"github.com/tierlock/tierlock/internal/servers"
+)
+
+// Ten thousand locks over several of their ttls on a real server: no goroutine for them,
+// and few calls.
+func TestARealRedisKeepsTenThousandLocks(t *testing.T) {
+	servers.Need(t, "redis-server")
+	server := servers.Redis(t)
+	g, _ := onRedis(t, server.Addr())
+	orders := chain(t, g, "order")
+	warm(t, orders)
+	boss := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer func() { _ = boss.Close() }()
+
+	before := runtime.NumGoroutine()
+	const all, ttl = 10_000, 6 * time.Second
+	var held []*gateway.Locks
+	for len(held)*100 < all {
+		ids := make([]string, 100)
+		for i := range ids {
+			ids[i] = "held" + strconv.Itoa(len(held)*100+i)
+		}
+		locks, err := orders.LockAll(t.Context(), ids, gateway.WithTTL(ttl))
+		if err != nil {
+			t.Fatal(err)
+		}
+		held = append(held, locks)
+	}
+	most, from, calls := 0, time.Now(), scriptCalls(t, boss)
+	for time.Since(from) < 2*ttl {
+		pause(50 * time.Millisecond)
+		most = max(most, runtime.NumGoroutine()-before)
+	}
+	made := scriptCalls(t, boss) - calls
+	rounds := int(2 * ttl / (ttl / 3))
+	t.Logf("%d goroutines more at most, %d script calls for %d renewals of %d locks", most, made, rounds, all)
+	if most >= 10 {
+		t.Errorf("%d goroutines more", most)
+	}
+	if made > rounds*all/20 {
+		t.Errorf("%d calls for %d renewals: not batched", made, rounds*all)
+	}
+	if n := boss.DBSize(t.Context()).Val(); n < all {
+		t.Errorf("%d keys after two ttls", n)
+	}
+	for _, locks := range held {
+		if err := locks.Unlock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+var scriptUse = regexp.MustCompile(`cmdstat_evalsha:calls=(\d+)`)
+
+// scriptCalls is how many scripts the server has run.
+func scriptCalls(t *testing.T, boss *redis.Client) int {
+	t.Helper()
+	m := scriptUse.FindStringSubmatch(boss.Info(t.Context(), "commandstats").Val())
+	if m == nil {
+		t.Fatal("no calls are counted")
+	}
+	n, err := strconv.Atoi(m[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
