@@ -19,7 +19,7 @@ const (
 	trips = 2
 	// stall is how long a line may stand before another connection helps: the server is far
 	// or slow, or a connection has died.
-	stall = 5 * time.Millisecond
+	stall = 20 * time.Millisecond
 )
 
 // batcher carries operations over one pool of a node. While there is little to carry, each
@@ -46,6 +46,8 @@ type batcher struct {
 	out     int // trips under way, those of callers that carry their own included
 	limit   int // of out, for now
 	moved   time.Time
+	helping bool         // somebody connects to help
+	unable  time.Time    // nobody helps before: the last one who tried got no connection
 	loaded  []*trip      // under way by carriers
 	loose   atomic.Int64 // riders that have gone while on a trip
 	timer   *time.Timer
@@ -123,17 +125,17 @@ func (b *batcher) back() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.out--
-	b.send(b.carry)
+	b.send()
 }
 
 // send lets as many carriers go as the line needs and the limit allows. b.mu is held.
-func (b *batcher) send(carrier func()) {
+func (b *batcher) send() {
 	if b.closed {
 		return
 	}
 	for calls := (len(b.line) - b.first + maxOps - 1) / maxOps; calls > 0 && b.out < b.limit; calls-- {
 		b.out++
-		b.running.Go(carrier)
+		b.running.Go(b.carry)
 	}
 }
 
@@ -149,7 +151,7 @@ func (b *batcher) join(r *rider) {
 	}
 	b.line = append(b.line, r)
 	b.watch(earlier(r.deadline, r.asked.Add(stall)))
-	b.send(b.carry)
+	b.send()
 }
 
 // wait ends with r's answer, or with ctx.

@@ -45,16 +45,34 @@ func (b *batcher) carry() {
 // help carries too, but has a connection before it takes anybody: those in line may still
 // be served by one that is there while a new one takes its time, or is never made.
 func (b *batcher) help() {
-	if b.client.PoolStats().IdleConns == 0 && !b.connect() {
-		b.mu.Lock()
-		defer b.mu.Unlock()
+	able := b.client.PoolStats().IdleConns > 0 || b.connect()
+	b.mu.Lock()
+	b.helping = false
+	if !able {
+		b.unable = time.Now().Add(b.node.cfg.Timeout)
+		b.limit = max(b.limit-1, min(trips, b.most))
 		b.out--
 		if b.out == 0 { // nobody else will come back to the line
-			b.send(b.carry)
+			b.send()
 		}
+	}
+	b.mu.Unlock()
+	if able {
+		b.carry()
+	}
+}
+
+// callHelp raises the limit by one trip, one at a time: on a machine or a server that is
+// merely busy more of them help nobody, and where none can be made, dials would storm. b.mu
+// is held.
+func (b *batcher) callHelp(now time.Time) {
+	if b.closed || b.helping || b.limit == b.most || b.out < b.limit || now.Before(b.unable) {
 		return
 	}
-	b.carry()
+	b.helping = true
+	b.limit++
+	b.out++
+	b.running.Go(b.help)
 }
 
 // connect makes the pool have one connection more, unless one has come free meanwhile.

@@ -56,8 +56,8 @@ func (b *batcher) look() {
 	b.first = 0
 	if len(b.line) > 0 {
 		if now.Sub(b.moved) >= stall {
-			b.limit, b.moved = min(2*b.limit, b.most), now
-			b.send(b.help)
+			b.moved = now
+			b.callHelp(now)
 		}
 		next = earlier(next, now.Add(stall))
 	}
