@@ -13,5 +13,8 @@ func TestMain(m *testing.M) {
 	if addr := os.Getenv(workerAddr); addr != "" {
 		os.Exit(work(addr, os.Stdin, os.Stdout))
 	}
+	if addr := os.Getenv(waiterAddr); addr != "" {
+		os.Exit(takeTurns(addr, os.Stdin, os.Stdout))
+	}
 	goleak.VerifyTestMain(m)
 }

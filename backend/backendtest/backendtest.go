@@ -66,6 +66,9 @@ func suite(traits tierlock.Traits, o Options) []behaviour {
 	if traits.Waiter != nil {
 		all = append(all, waiting...)
 	}
+	if traits.Passer != nil {
+		all = append(all, passing...)
+	}
 	if traits.Prober != nil {
 		all = append(all, probing...)
 	}

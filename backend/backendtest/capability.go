@@ -22,6 +22,24 @@ var waiting = []behaviour{
 		}
 		s.granted(next)
 	}},
+	{"keeps a place in line, and one who waits there gets its turn", func(s *stage) {
+		holds := s.fill(long)
+		var all []tierlock.Request
+		for range 3 {
+			req := s.request(s.hold(long))
+			req.WaitTill = time.Now().Add(patience)
+			s.want(s.ask(req), tierlock.Held)
+			all = append(all, req)
+		}
+		s.want(s.release(holds[0]), tierlock.Released)
+		for _, req := range all { // each gives back what it got, and so wakes the next
+			s.until("its turn comes", func() bool {
+				_ = s.traits.Waiter.Wait(s.ctx(), req.Hold, tierlock.Answer{Status: tierlock.Held, Remaining: long})
+				return s.ask(req).Status == tierlock.Granted
+			})
+			s.want(s.release(req.Hold), tierlock.Released)
+		}
+	}},
 	{"waits no longer than the holder may hold", func(s *stage) {
 		s.fill(s.o.TTL)
 		next := s.hold(long)

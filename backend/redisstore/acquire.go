@@ -63,6 +63,10 @@ func (n *node) wanted(req tierlock.Request) op {
 		o.floor = uint64(req.Floor)
 		o.keep = max(fenceTTL, 10*req.TTL).Milliseconds()
 	}
+	if wait := time.Until(req.WaitTill).Milliseconds(); wait > 0 && !req.WaitTill.IsZero() {
+		o = o.lined()
+		o.wait, o.member = wait, n.inbox.member(req.ID)
+	}
 	return o
 }
 

@@ -1,11 +1,14 @@
 -- Acquire: take locks for request ids, each unless its request comes too late. One call
 -- serves any number of operations of one slot, each with keys, arguments and a reply of its
 -- own: what one of them meets never fails another.
--- KEYS  of each operation: the lock, its depth; and when fenced: its fence record
+-- KEYS  of each operation: the lock, its depth; when fenced: its fence record; and when it
+--       may wait: the line of those who wait for the lock
 -- ARGV  of each operation: shape, request id, ttl in ms, not-after in server microseconds;
 --       and when fenced: floor of the token, ttl of the fence record in ms;
---       and when it enters: the entry
---       shape is the sum of 1 when fenced and 2 when it enters a lock of the id
+--       when it enters: the entry; and when it may wait: for how many ms, as which member
+--       of the line
+--       shape is the sum of 1 when fenced, 2 when it enters a lock of the id, and 4 when it
+--       may wait
 -- reply {now in server microseconds, and of each operation four:}
 --       1 granted, 0, token, depth      2 mine, ttl left, token, depth
 --       3 held, ttl left, holder, 0     4 late, 0, 0, 0     6 gone, 0, 0, 0
@@ -71,12 +74,24 @@ local function enter(record, id, entry, left)
   return try('HLEN', record) - 1
 end
 
+-- stand puts a member at its place in line: who waits shortest is woken first. The line
+-- outlives whoever waits longest by a second. What is refused here is no loss: who waits
+-- tries now and then all the same.
+local function stand(line, wait, member)
+  try('ZADD', line, math.floor(now / 1000) + wait, member)
+  local left = try('PTTL', line)
+  if type(left) == 'number' and left < wait + 1000 then
+    try('PEXPIRE', line, wait + 1000)
+  end
+end
+
 local replies, r, k, a = {now, 0, 0, 0, 0}, 1, 1, 1 -- of one operation: no second table
 local wrote = false
 while args[a] do
   local key, shape, id = keys[k], tonumber(args[a]), args[a + 1]
-  local fenced, enters = shape % 2 == 1, shape >= 2
-  local entry = enters and args[a + (fenced and 6 or 4)] or '0'
+  local fenced, enters, waits = shape % 2 == 1, shape % 4 >= 2, shape >= 4
+  local more = a + (fenced and 6 or 4) -- where the arguments of entering begin
+  local entry = enters and args[more] or '0'
   local status, left, word, depth, refusal = 4, 0, 0, 0, nil
   if now < tonumber(args[a + 3]) then
     local holder
@@ -109,6 +124,15 @@ while args[a] do
     end
   end
 
+  if waits and not refusal and status ~= 4 then
+    local line, rest = keys[k + (fenced and 3 or 2)], more + (enters and 1 or 0)
+    if status == 3 then
+      stand(line, tonumber(args[rest]), args[rest + 1])
+    else
+      try('ZREM', line, args[rest + 1])
+    end
+  end
+
   if refusal then
     local why = refusal.err
     if not wrote and not why:find('^WRONGTYPE ') and not why:find('^NOPERM ') then
@@ -116,16 +140,9 @@ while args[a] do
     end
     status, left, word, depth = 0, 0, why, 0
   end
-  wrote = wrote or status == 1 or status == 2
+  wrote = wrote or status == 1 or status == 2 or waits
   replies[r + 1], replies[r + 2], replies[r + 3], replies[r + 4] = status, left, word, depth
   r = r + 4
-  if fenced then
-    k, a = k + 3, a + 6
-  else
-    k, a = k + 2, a + 4
-  end
-  if enters then
-    a = a + 1
-  end
+  k, a = k + 2 + (fenced and 1 or 0) + (waits and 1 or 0), more + (enters and 1 or 0) + (waits and 2 or 0)
 end
 return replies

@@ -206,6 +206,7 @@ func TestDeadConnectionsDoNotHoldUpTheLine(t *testing.T) {
 	link := newProxy(t, server.Addr())
 	store := open(t, redisstore.Config{Addrs: []string{link.addr()}})
 	take(t, store, newHold(t, minute), tierlock.Granted)
+	listening(t, admin(t, server.Addr()), 1) // or its subscription would be held, too
 	deliver := link.holdRequests()
 	defer deliver()
 	var stuck sync.WaitGroup

@@ -90,6 +90,7 @@ func (n *node) greet(ctx context.Context, c *redis.Conn) error {
 	if now.Err() == nil {
 		n.learn(ctx, sent, now.Val())
 	}
+	n.inbox.open()
 	return nil
 }
 

@@ -55,6 +55,7 @@ func TestLateRequestIsAskedOnce(t *testing.T) {
 	server.SetTime(time.Now())
 	store := open(t, redisstore.Config{Addrs: []string{server.Addr()}})
 	take(t, store, newHold(t, minute), tierlock.Granted)
+	listening(t, admin(t, server.Addr()), 1) // its subscription is there, and asks no more
 	before := server.CommandCount()
 	ctx, _ := within(t, time.Second)
 	answer, err := store.Acquire(ctx, tierlock.Request{Hold: newHold(t, minute), NotAfter: time.Now().Add(-time.Minute)})

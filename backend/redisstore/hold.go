@@ -7,10 +7,11 @@ import (
 	"github.com/tierlock/tierlock"
 )
 
-// Release gives an entry back, and deletes the lock with the last one.
+// Release gives an entry back, deletes the lock with the last one, and wakes the first in
+// its line.
 func (s *Store) Release(ctx context.Context, hold tierlock.Hold) (tierlock.Answer, error) {
 	return s.ask(ctx, hold, func(q *question, to place) (reply, time.Time, error) {
-		return to.node.controlling.ask(q, to, &releaseScript, opOf(hold))
+		return to.node.controlling.ask(q, to, &releaseScript, opOf(hold).lined())
 	})
 }
 

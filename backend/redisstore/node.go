@@ -28,6 +28,8 @@ type node struct {
 
 	acquiring   *batcher // over acquires
 	controlling *batcher // over control: releases, and renewals one at a time
+
+	inbox *inbox // its subscription has a connection of its own
 }
 
 // newNode connects to nothing.
@@ -40,11 +42,13 @@ func newNode(cfg *Config, addr string) *node {
 	n.control = n.client(cfg.PoolSize)
 	n.probes = n.client(probeConns)
 	n.acquiring, n.controlling = newBatcher(n, n.acquires), newBatcher(n, n.control)
+	n.inbox = newInbox(n)
 	return n
 }
 
 // close ends all connections and waits for those being made, and for who used them.
 func (n *node) close() error {
+	n.inbox.close()
 	n.acquiring.close()
 	n.controlling.close()
 	err := errors.Join(n.acquires.Close(), n.control.Close(), n.probes.Close())

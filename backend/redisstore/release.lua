@@ -1,7 +1,10 @@
--- Release: give an entry back of each lock that its request id holds; the last one frees it.
+-- Release: give an entry back of each lock that its request id holds; the last one frees it,
+-- and tells the first of those who wait for it.
 -- One call serves any number of operations of one slot, as in acquire.
--- KEYS  of each operation: the lock, its depth
--- ARGV  of each operation: shape, request id; and when shape is 2, not 0: the entry
+-- KEYS  of each operation: the lock, its depth; and when it wakes: the line
+-- ARGV  of each operation: shape, request id; and when it leaves an entry: which
+--       shape is the sum of 2 when it leaves an entry that is not the acquisition's own, and
+--       4 when it wakes
 -- reply {0, and of each operation four:}
 --       5 released, 0, 0, 0     2 mine, ttl left, 0, depth     3 held, ttl left, holder, 0     6 gone, 0, 0, 0
 --       0 refused, 0, why, 0
@@ -29,12 +32,36 @@ local function leave(record, id, entry)
   return left
 end
 
+-- wake takes one live member out of the line, and with it the dead before it, and tells its
+-- inbox. A process that is gone hears nothing: then it is the next one's turn. The lock is
+-- free by now whatever comes of this, so nothing here is an error.
+local function wake(line, key)
+  local now
+  for _ = 1, 64 do
+    local first = try('ZPOPMIN', line)
+    if not first[1] then
+      return
+    end
+    if not now then
+      local time = redis.call('TIME')
+      now = time[1] * 1000 + math.floor(time[2] / 1000)
+    end
+    if tonumber(first[2]) > now then
+      local heard = try('PUBLISH', 'tierlock:inbox:' .. first[1]:sub(1, 16), first[1]:sub(18) .. ' ' .. key)
+      if heard ~= 0 then
+        return
+      end
+    end
+  end
+end
+
 local replies, r, k, a = {0, 0, 0, 0, 0}, 1, 1, 1 -- of one operation: no second table
 local wrote = false
 while args[a] do
   local key = keys[k]
   local status, left, word, depth, refusal = 6, 0, 0, 0, nil
-  local enters = args[a] == '2'
+  local shape = tonumber(args[a])
+  local enters, wakes = shape % 4 >= 2, shape >= 4
   local holder = try('GET', key)
   if holder == args[a + 1] then
     depth, refusal = leave(keys[k + 1], holder, enters and args[a + 2] or '0')
@@ -59,8 +86,11 @@ while args[a] do
     end
     status, left, word, depth = 0, 0, why, 0
   end
+  if status == 5 and wakes then
+    wake(keys[k + 2], key)
+  end
   wrote = wrote or status == 5 or status == 2
   replies[r + 1], replies[r + 2], replies[r + 3], replies[r + 4] = status, left, word, depth
-  r, k, a = r + 4, k + 2, a + (enters and 3 or 2)
+  r, k, a = r + 4, k + (wakes and 3 or 2), a + (enters and 3 or 2)
 end
 return replies

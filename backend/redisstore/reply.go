@@ -83,6 +83,9 @@ func (r reply) answer(sent time.Time, ttl time.Duration) tierlock.Answer {
 	a := tierlock.Answer{Status: r.status}
 	switch r.status {
 	case tierlock.Granted:
+		if r.left > 0 { // a hand-over that was repeated
+			ttl = r.left
+		}
 		a.Exclusive, a.Depth, a.Token, a.Until = true, r.depth, r.token, until(sent, ttl)
 	case tierlock.Mine:
 		left := r.left

@@ -13,7 +13,7 @@ import (
 	"github.com/tierlock/tierlock"
 )
 
-// The four operations, one script each. One call serves many operations of one slot, so
+// The five operations, one script each. One call serves many operations of one slot, so
 // each call is one step on the server and each operation is, too. What the bodies take and
 // answer stands at their tops; in short:
 //
@@ -33,17 +33,21 @@ var (
 	renewSource string
 	//go:embed lookup.lua
 	lookupSource string
+	//go:embed pass.lua
+	passSource string
 
 	acquireScript = newScript("acquire", acquireSource, acquireArgs)
 	releaseScript = newScript("release", releaseSource, releaseArgs)
 	renewScript   = newScript("renew", renewSource, renewArgs)
 	lookupScript  = newScript("lookup", lookupSource, lookupArgs)
+	passScript    = newScript("pass", passSource, passArgs)
 )
 
 // The shapes.
 const (
 	shapeFenced = 1 // an acquire that mints a token
 	shapeEntry  = 2 // an acquire or release of an entry that is not the acquisition's own
+	shapeLine   = 4 // an acquire that may wait in line, or a release that wakes who does
 )
 
 // maxOps is how many operations one call carries: the server serves nobody else meanwhile,
@@ -70,6 +74,7 @@ type op struct {
 	key   string
 	depth string // the record of its entries
 	fence string // its fence record; empty: not fenced
+	line  string // who waits for it; empty: the operation does not care
 	shape int
 	entry uint64
 	id    secret
@@ -77,6 +82,10 @@ type op struct {
 	limit notAfter
 	floor uint64
 	keep  int64 // ttl of the fence record, milliseconds
+
+	wait   int64  // for so long in line, milliseconds
+	member string // as this
+	from   string // id that hands the lock over
 }
 
 // opOf asks about hold.
@@ -100,10 +109,21 @@ func (s *secret) MarshalBinary() ([]byte, error) { return s[:], nil }
 // go-redis writes what a pointer points to, where each string or number put into an
 // interface would be an allocation of its own (see decision 0007).
 func (o *op) keys(words []any) []any {
-	if o.shape&shapeFenced == 0 {
-		return append(words, &o.key, &o.depth)
+	words = append(words, &o.key, &o.depth)
+	if o.shape&shapeFenced != 0 {
+		words = append(words, &o.fence)
 	}
-	return append(words, &o.key, &o.depth, &o.fence)
+	if o.shape&shapeLine != 0 {
+		words = append(words, &o.line)
+	}
+	return words
+}
+
+// lined is o with the line of its key.
+func (o op) lined() op {
+	o.shape |= shapeLine
+	o.line = "{" + o.key + "}:wait"
+	return o
 }
 
 func acquireArgs(o *op, words []any) []any {
@@ -111,7 +131,11 @@ func acquireArgs(o *op, words []any) []any {
 	if o.shape&shapeFenced != 0 {
 		words = append(words, &o.floor, &o.keep)
 	}
-	return o.entryArg(words)
+	words = o.entryArg(words)
+	if o.shape&shapeLine != 0 {
+		words = append(words, &o.wait, &o.member)
+	}
+	return words
 }
 
 func releaseArgs(o *op, words []any) []any { return o.entryArg(append(words, o.shape, &o.id)) }
@@ -156,7 +180,7 @@ func (s *script) call(to place, room []any, ops ...*op) call {
 type lone struct {
 	op   op
 	call call
-	room [13]any // for the words of the longest
+	room [18]any // for the words of the longest
 }
 
 var lones = sync.Pool{New: func() any { return new(lone) }}

@@ -51,7 +51,7 @@ func (s *Store) Traits() tierlock.Traits {
 	traits := tierlock.Traits{
 		Store: "redis", Tier: tierlock.Shared, Scope: tierlock.ScopeCluster,
 		Fences: true, Entries: true, Wire: s.cfg.Wire,
-		Prober: s, Wired: s, Clocked: s, Memory: s,
+		Waiter: s, Passer: s, Prober: s, Wired: s, Clocked: s, Memory: s,
 	}
 	if f, ok := s.servers.(*fleet); ok && s.cfg.Cluster {
 		traits.Sharder = f
