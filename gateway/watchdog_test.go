@@ -51,10 +51,7 @@ func TestWatchdogIsNotWokenForEachShortLock(t *testing.T) {
 		}
 		synctest.Wait() // it sleeps
 		pair()
-		looks := k.WatchdogLooks()
-		if in := time.Until(looks); in > time.Second {
-			t.Fatalf("with locks about it looks again in %v", in)
-		}
+		looks := k.WatchdogLooks() // in 250 ms; or, if it was quick enough to see the lock, when that was to be renewed
 		for range 10 {
 			time.Sleep(time.Millisecond)
 			pair()
@@ -62,9 +59,9 @@ func TestWatchdogIsNotWokenForEachShortLock(t *testing.T) {
 		if got := k.WatchdogLooks(); !got.Equal(looks) {
 			t.Errorf("it was woken and looks %v later than after the first lock", got.Sub(looks))
 		}
-		time.Sleep(time.Second)
+		time.Sleep(time.Until(looks) + time.Second)
 		if in := time.Until(k.WatchdogLooks()); in < time.Minute {
-			t.Errorf("with no lock for a second it looks again in %v", in)
+			t.Errorf("with no lock at its last look it looks again in %v", in)
 		}
 	})
 }
