@@ -39,6 +39,35 @@ func TestLateEndWithdraws(t *testing.T) {
 	})
 }
 
+// The same above an older hold of another key that is still open: it holds the floor down,
+// and what lies above that has been judged all the same.
+func TestLateEndIsNoticedAboveAnOpenHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := runLive(t, nil)
+		p, q := l.producer("p"), l.producer("q")
+		pass(time.Second, nil, p, q)
+		long := nowHold(t, "long", tierlock.Shared, time.Hour)
+		open := acquireOf(&long)
+		open.Key, open.MaxHold = key(t, "biz:coupon:lock:long"), time.Hour
+		p.write(open)
+		a := nowHold(t, "a", tierlock.Shared, 100*time.Millisecond)
+		p.write(acquireOf(&a))
+		time.Sleep(500 * time.Millisecond) // within a's ttl
+		b := nowHold(t, "b", tierlock.Local, 100*time.Millisecond)
+		q.write(acquireOf(&b))
+		q.write(endOf(&b))
+		pass(15*time.Second, nil, p, q)
+		if got := l.store.standing(KindOverlap); len(got) != 1 {
+			t.Fatalf("findings %+v, want the one that is possible", got)
+		}
+		p.write(endOf(&a))
+		pass(10*time.Second, nil, p, q)
+		if got := l.store.standing(KindOverlap); len(got) != 0 || l.rewinds != 1 {
+			t.Fatalf("%d rereads, still standing %+v", l.rewinds, got)
+		}
+	})
+}
+
 // The same when the job that gave the finding out is gone: its store remembers.
 func TestLateEndWithdrawsWhatAnEarlierLifeFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -120,7 +120,7 @@ func (w *window) news(found []Finding) (news []Finding, swallowed []string) {
 		}
 	}
 	for id, t := range w.told {
-		if t.doubt && w.next >= w.resume && !t.finding.To.Add(w.stretch).After(w.floor) {
+		if t.doubt && w.next >= w.resume && w.decided(&t.finding) {
 			t.finding.State, t.finding.Digest, t.finding.Revision = StateWithdrawn, "", w.next
 			delete(w.told, id)
 			news = append(news, t.finding)
@@ -129,12 +129,22 @@ func (w *window) news(found []Finding) (news []Finding, swallowed []string) {
 	return news, swallowed
 }
 
+// decided tells whether every hold that could make f a finding again has been judged.
+func (w *window) decided(f *Finding) bool {
+	to := f.To.Add(w.stretch)
+	if to.After(w.horizon) {
+		return false
+	}
+	return !slices.ContainsFunc(w.keys[f.Key], func(h *hold) bool { return !w.rule.start(&h.Interval).After(to) })
+}
+
 // absorb takes one event of a hold and tells whether it came too late to be judged with
 // its group.
 func (w *window) absorb(ev *audit.Event, offset int64) (late bool) {
 	list := w.keys[ev.Key]
 	i := slices.IndexFunc(list, func(h *hold) bool { return h.Holder == ev.Holder && h.GrantedAt.Equal(ev.GrantedAt) })
-	if i < 0 {
+	unknown := i < 0
+	if unknown {
 		h := &hold{offset: offset, Interval: Interval{Key: ev.Key, Holder: ev.Holder, GrantedAt: ev.GrantedAt}}
 		i = len(list)
 		list = append(list, h)
@@ -144,7 +154,13 @@ func (w *window) absorb(ev *audit.Event, offset int64) (late bool) {
 	h.take(ev)
 	h.offset = min(h.offset, offset)
 	w.stretch = max(w.stretch, w.rule.margin(&h.Interval))
-	return offset >= w.resume && w.rule.start(&h.Interval).Before(w.floor)
+	// A hold that is not known, or not any more, may belong to a group that the horizon has
+	// passed, above the floor too: an older group that is still open holds the floor down.
+	from := w.floor
+	if unknown {
+		from = w.horizon
+	}
+	return offset >= w.resume && w.rule.start(&h.Interval).Before(from)
 }
 
 // forever is a horizon that passes everything: no more records will ever come.
