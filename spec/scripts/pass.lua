@@ -1,0 +1,1 @@
+../../backend/redisstore/pass.lua
