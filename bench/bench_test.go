@@ -45,7 +45,7 @@ func printed(t *testing.T, v any, args ...string) {
 func TestLocksPrintsEveryRow(t *testing.T) {
 	t.Parallel()
 	var r lockReport
-	printed(t, &r, "locks", "--rounds", "1", "--slice", "5ms")
+	printed(t, &r, "locks", "--rounds", "1", "--slice", "20ms")
 	if r.Redis == "" || r.Rounds != 1 {
 		t.Errorf("redis %q, rounds %d", r.Redis, r.Rounds)
 	}

@@ -98,6 +98,10 @@ func (b *lockBench) check(only, levels string) error {
 	return atLeastOne("rounds", b.rounds)
 }
 
+// warmUp is how long a contender works before its turn counts, at least: it connects and
+// loads its scripts.
+const warmUp = 20 * time.Millisecond
+
 // round opens every contender, gives each its turn at each level and closes them. Each round
 // begins with another one, so that none always follows the same.
 func (b *lockBench) round(ctx context.Context, round int) (err error) {
@@ -121,8 +125,8 @@ func (b *lockBench) round(ctx context.Context, round int) (err error) {
 	for _, n := range b.levels {
 		for i := range lockers {
 			i = (i + round) % len(lockers)
-			under := "c" + strconv.Itoa(i)                                              // what one leaves behind is not in another's way
-			if _, err := b.measure(ctx, lockers[i], under, n, b.slice/10); err != nil { // connects, loads scripts
+			under := "c" + strconv.Itoa(i)                                                           // what one leaves behind is not in another's way
+			if _, err := b.measure(ctx, lockers[i], under, n, max(b.slice/10, warmUp)); err != nil { // connects, loads scripts
 				return err
 			}
 			c, err := b.measure(ctx, lockers[i], under, n, b.slice)

@@ -46,6 +46,7 @@ func openOurs(addr string, audited recorded, hooks gateway.Hooks, change func(*g
 
 func (o *ours) open(addr string, audited recorded, hooks gateway.Hooks, change func(*gateway.Policy)) (err error) {
 	policy := gateway.Strong("what is measured", gateway.Fence)
+	policy.LockDelay = -1 // the Redis here has just been started and has forgotten nothing
 	policy.Attempt = patience
 	if !audited {
 		policy.Audit.Record = audit.RecordOff
