@@ -43,7 +43,6 @@ func printed(t *testing.T, v any, args ...string) {
 // Whoever reads the JSON finds every contender at every number of goroutines, each having
 // locked, and the ratios that the design has goals for.
 func TestLocksPrintsEveryRow(t *testing.T) {
-	t.Parallel()
 	var r lockReport
 	printed(t, &r, "locks", "--rounds", "1", "--slice", "20ms")
 	if r.Redis == "" || r.Rounds != 1 {
@@ -82,7 +81,6 @@ func TestLocksPrintsEveryRow(t *testing.T) {
 // Real processes hand one lock to one another: each of them has it once a lap, never two at
 // once, and somebody waited for all but the last.
 func TestHandoverPrintsEveryRow(t *testing.T) {
-	t.Parallel()
 	var r struct{ Results []handoverResult }
 	printed(t, &r, "handover", "--rounds", "1", "--processes", "2,5", "--for", "1ms", "--work", "1ms", "--only", "tierlock,redsync,redislock")
 	if len(r.Results) != 6 {
@@ -100,7 +98,6 @@ func TestHandoverPrintsEveryRow(t *testing.T) {
 
 // Held locks are renewed and none is lost.
 func TestHoldPrintsItsReport(t *testing.T) {
-	t.Parallel()
 	var r holdReport
 	printed(t, &r, "hold", "--locks", "300", "--ttl", "3s", "--for", "1500ms")
 	if r.Locks != 300 || r.Lost != 0 || r.RenewalsPerS <= 0 || r.CommandsPerS <= 0 || r.BytesPerLock <= 0 {
@@ -110,7 +107,6 @@ func TestHoldPrintsItsReport(t *testing.T) {
 
 // A coarse lock lets one work at a time, a key for each id everybody.
 func TestShardsPrintsEveryRow(t *testing.T) {
-	t.Parallel()
 	var r struct{ Results []shardResult }
 	printed(t, &r, "shards", "--rounds", "1", "--for", "100ms", "--callers", "8", "--shards", "4")
 	var names []string
@@ -130,7 +126,6 @@ func TestShardsPrintsEveryRow(t *testing.T) {
 
 // Both ways to call the Lua do the same work: each answer is looked at.
 func TestFunctionsPrintsBothRows(t *testing.T) {
-	t.Parallel()
 	var r struct{ Results []functionResult }
 	printed(t, &r, "functions", "--rounds", "1", "--for", "20ms")
 	if len(r.Results) != 2 || r.Results[0].Calls <= 0 || r.Results[1].Calls <= 0 {
@@ -141,7 +136,6 @@ func TestFunctionsPrintsBothRows(t *testing.T) {
 // Nobody waits much longer than an attempt for a Redis that hangs; how much is for people to
 // judge.
 func TestAttemptPrintsEveryRow(t *testing.T) {
-	t.Parallel()
 	var r struct{ Results []attemptResult }
 	printed(t, &r, "attempt", "--rounds", "1")
 	if len(r.Results) != 3 {
