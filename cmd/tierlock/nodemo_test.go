@@ -16,7 +16,7 @@ func TestTheImageCarriesNoStandIns(t *testing.T) {
 		return string(out)
 	}
 	image, whole := list("-tags", "nodemo", "."), list(".")
-	for _, standIn := range []string{"github.com/alicebob/miniredis", "github.com/twmb/franz-go", "modernc.org/sqlite", "github.com/Shopify/toxiproxy"} {
+	for _, standIn := range []string{"github.com/alicebob/miniredis", "github.com/twmb/franz-go", "modernc.org/sqlite"} {
 		if strings.Contains(image, standIn) {
 			t.Errorf("the image carries %s", standIn)
 		}

@@ -56,6 +56,4 @@ var homes = map[string][]string{
 	"github.com/twmb/franz-go":               {"internal/demo/memkafka"},
 	"modernc.org/sqlite":                     {"internal/demo/sqlite"},
 	"github.com/jackc/pgx/v5":                {"internal/postgres"},
-	"github.com/Shopify/toxiproxy/v2":        {"internal/demo/faultproxy"},
-	"github.com/rs/zerolog":                  {"internal/demo/faultproxy"}, // toxiproxy's server asks for one
 }

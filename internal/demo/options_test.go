@@ -16,16 +16,7 @@ import (
 	"github.com/tierlock/tierlock"
 )
 
-// When a client hangs up while replies are still on their way, the proxy library stops
-// reading what it cannot write any more, and the goroutines that hand it on wait for ever.
-// They are inside the library and nothing outside can end them.
-func TestMain(m *testing.M) {
-	const library = "github.com/Shopify/toxiproxy/v2"
-	goleak.VerifyTestMain(m,
-		goleak.IgnoreAnyFunction(library+".(*ToxicLink).read"),
-		goleak.IgnoreAnyFunction(library+"/toxics.(*NoopToxic).Pipe"),
-		goleak.IgnoreAnyFunction(library+"/toxics.(*LatencyToxic).Pipe"))
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestEveryBadFlagIsReportedAtOnce(t *testing.T) {
 	var stderr bytes.Buffer

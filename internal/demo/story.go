@@ -165,26 +165,20 @@ func (s *story) slow(ctx context.Context, _ *sleeper) error {
 	t := &s.timetable
 	s.part("slow", fmt.Sprintf("replies come %v late: answers within the attempt, work goes on by version", t.SlowBy))
 	was := s.ledger.tierCounts()
-	if err := s.servers.proxy.Delay(ctx, t.SlowBy); err != nil {
-		return err
-	}
+	s.servers.proxy.Delay(t.SlowBy)
 	return s.spend(ctx, t.Slow, func() bool { return s.ledger.tierCounts().Optimistic > was.Optimistic })
 }
 
 func (s *story) saturated(ctx context.Context, _ *sleeper) error {
 	t := &s.timetable
 	s.part("saturated", fmt.Sprintf("replies take %v: the wire of %d fills, and after %v the weak chain steps down", t.FillBy, t.Wire, t.SaturateIn))
-	if err := s.servers.proxy.Delay(ctx, 0); err != nil {
-		return err
-	}
+	s.servers.proxy.Delay(0)
 	began := time.Now()
 	s.until(ctx, t.Slack, s.flips.settled) // slow would win over saturated
 	was := s.ledger.tierCounts()
 	s.load.rush(true, true)
 	defer s.load.rush(false, false)
-	if err := s.servers.proxy.Delay(ctx, t.FillBy); err != nil {
-		return err
-	}
+	s.servers.proxy.Delay(t.FillBy)
 	return s.spend(ctx, t.Saturated-time.Since(began), func() bool { return s.ledger.tierCounts().Local > was.Local })
 }
 
@@ -193,9 +187,7 @@ func (s *story) saturated(ctx context.Context, _ *sleeper) error {
 func (s *story) relief(ctx context.Context, sl *sleeper) error {
 	t := &s.timetable
 	s.part("relief", "the store is well for a moment; one holder takes a lock of "+t.StaleTTL.String()+" and falls asleep")
-	if err := s.servers.proxy.Delay(ctx, 0); err != nil {
-		return err
-	}
+	s.servers.proxy.Delay(0)
 	began := time.Now()
 	s.load.calm.Store(true)
 	defer s.load.calm.Store(false)

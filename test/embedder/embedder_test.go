@@ -23,7 +23,7 @@ var pinned = map[string]string{
 // must not carry.
 var unlinked = []string{
 	"github.com/segmentio/kafka-go", "github.com/nacos-group/", "google.golang.org/grpc", "github.com/prometheus/",
-	"modernc.org/sqlite", "github.com/alicebob/miniredis", "github.com/twmb/franz-go", "github.com/Shopify/toxiproxy", "github.com/jackc/pgx",
+	"modernc.org/sqlite", "github.com/alicebob/miniredis", "github.com/twmb/franz-go", "github.com/jackc/pgx",
 }
 
 // service lays an embedder's module into a temporary folder.
