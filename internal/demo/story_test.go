@@ -91,7 +91,9 @@ func TestEveryLieIsSeen(t *testing.T) {
 	}{
 		"a lock that grants twice": {
 			seams:     Seams{Store: func(b tierlock.Backend) tierlock.Backend { return &grantsTwice{Backend: b} }},
-			timetable: func(t *Timetable) { t.SKUs = 1 },
+			timetable: func(t *Timetable) { // a store that is never called slow, so that both instances ask it
+				t.SKUs, t.Normal, t.Wire, t.Attempt, t.StaleTTL = 1, 3*time.Second, 64, 1500*time.Millisecond, 5*time.Second
+			},
 			seen:      func(r *Report) bool { return r.Strong.Overlaps > 0 },
 		},
 		"a recorder that drops every thousandth event": {
