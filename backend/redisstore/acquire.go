@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"time"
 
@@ -31,7 +32,14 @@ func (s *Store) Acquire(ctx context.Context, req tierlock.Request) (tierlock.Ans
 	if req.NotAfter.IsZero() {
 		req.NotAfter = q.deadline
 	}
-	var answer tierlock.Answer
+	answer, err := s.acquire(q, req)
+	if errors.Is(err, errApart) {
+		return s.acquireInSteps(q, req)
+	}
+	return answer, err
+}
+
+func (s *Store) acquire(q *question, req tierlock.Request) (answer tierlock.Answer, err error) {
 	err = s.send(q, req.Key, func(to place) error {
 		var server int64
 		var err error
@@ -46,7 +54,11 @@ func (s *Store) Acquire(ctx context.Context, req tierlock.Request) (tierlock.Ans
 
 // acquire also tells what the server's clock showed, in Unix microseconds.
 func (p place) acquire(q *question, req tierlock.Request) (tierlock.Answer, int64, error) {
-	r, sent, err := p.node.acquiring.ask(q, p, &acquireScript, p.node.wanted(req))
+	o := p.node.wanted(req)
+	r, sent, err := p.ask(q, p.node.acquiring, &acquireScript, o)
+	if err == nil && r.status == tierlock.Gone && req.Entry == 0 { // entered before, it ended while it was looked at
+		r, sent, err = p.ask(q, p.node.acquiring, &acquireScript, o)
+	}
 	if err != nil {
 		return tierlock.Answer{}, 0, err
 	}
@@ -58,8 +70,7 @@ func (n *node) wanted(req tierlock.Request) op {
 	o := opOf(req.Hold)
 	o.limit = notAfter{clock: &n.clock, at: req.NotAfter}
 	if req.Fenced {
-		o.shape |= shapeFenced
-		o.fence = "{" + o.key + "}:fence"
+		o = o.fenced()
 		o.floor = uint64(req.Floor)
 		o.keep = max(fenceTTL, 10*req.TTL).Milliseconds()
 	}

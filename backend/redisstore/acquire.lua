@@ -1,8 +1,8 @@
 -- Acquire: take locks for request ids, each unless its request comes too late. One call
 -- serves any number of operations of one slot, each with keys, arguments and a reply of its
 -- own: what one of them meets never fails another.
--- KEYS  of each operation: the lock, its depth; when fenced: its fence record; and when it
---       may wait: the line of those who wait for the lock
+-- KEYS  of each operation: the lock; when it enters: its depth; when fenced: its fence
+--       record; and when it may wait: the line of those who wait for the lock
 -- ARGV  of each operation: shape, request id, ttl in ms, not-after in server microseconds;
 --       and when fenced: floor of the token, ttl of the fence record in ms;
 --       when it enters: the entry; and when it may wait: for how many ms, as which member
@@ -10,9 +10,10 @@
 --       shape is the sum of 1 when fenced, 2 when it enters a lock of the id, and 4 when it
 --       may wait
 -- reply {now in server microseconds, and of each operation four:}
---       1 granted, 0, token, depth      2 mine, ttl left, token, depth
+--       1 granted, 0, token, 1      2 mine, ttl left, token, depth
 --       3 held, ttl left, holder, 0     4 late, 0, 0, 0     6 gone, 0, 0, 0
 --       0 refused, 0, why, 0
+--       mine at depth 0: it has been entered, and says how often who enters: nothing changed
 -- An error reply says that the server does nothing for anybody now, and did nothing.
 -- Numbers here are doubles, exact below 2^53: microseconds until the year 2255.
 local keys, args, try = KEYS, ARGV, redis.pcall
@@ -20,44 +21,76 @@ local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local stamp -- now as text, once one is needed
 
--- mint returns the token of a hold, or nothing and the error that refused it. While an id holds the
--- lock, the record has the token of its grant: nobody was granted since. Where there is
--- none (the first grant, or an evicted record), the server's time is above all that went
--- before.
-local function mint(fence, mine, floor, keep)
-  local last = try('GET', fence)
-  if type(last) == 'table' then
-    return 0, last
+-- whole is a token of a fence record, or nothing and the error that refuses it.
+local function whole(text)
+  local token = tonumber(text)
+  if not token or not (token >= 0 and token < 9007199254740991) then
+    return nil, {err = 'WRONGTYPE the fence record holds no token below 2^53'}
   end
-  last = tonumber(last or 0)
-  if not last or not (last >= 0 and last < 9007199254740991) then
-    return 0, {err = 'WRONGTYPE the fence record holds no token below 2^53'}
-  end
-  if mine and last > 0 then
-    return last
-  end
-  local token, text = math.max(last + 1, floor + 1, now), nil
+  return token
+end
+
+-- mint returns the token of a new hold, or nothing and the error that refused it. Most
+-- often it is the server's time, which is above all that went before; so that is written
+-- at once, and looked at what it took the place of.
+local function mint(fence, floor, keep)
+  local token, text = math.max(floor + 1, now), nil
   if token == now then
     stamp = stamp or string.format('%.0f', now)
     text = stamp
   else
     text = string.format('%.0f', token)
   end
-  local set = try('SET', fence, text, 'PX', keep)
-  return token, set.err and set
+  local was = try('SET', fence, text, 'GET', 'PX', keep)
+  if not was then
+    return token
+  elseif type(was) == 'table' then
+    return 0, was
+  end
+  local last, refusal = whole(was)
+  if refusal then
+    try('SET', fence, was, 'PX', keep)
+    return 0, refusal
+  elseif last >= token then
+    token = last + 1
+    try('SET', fence, string.format('%.0f', token), 'PX', keep)
+  end
+  return token
+end
+
+-- minted returns the token of a hold that there is. While an id holds the lock, the record
+-- has the token of its grant: nobody was granted since. An evicted record is minted anew.
+local function minted(fence, floor, keep)
+  local text = try('GET', fence)
+  if type(text) == 'table' then
+    return 0, text
+  end
+  local last, refusal = whole(text or 0)
+  if refusal then
+    return 0, refusal
+  elseif last > 0 then
+    return last
+  end
+  return mint(fence, floor, keep)
 end
 
 -- enter returns how many entries there are with this one, or nothing and the error that
--- refused it. The record is a hash, entry to 1, tagged with the id that holds the lock; a
--- lock that was never entered has none. What another id has left is not looked at.
-local function enter(record, id, entry, left)
+-- refused it. The record is a hash, entry to 1, tagged with the id that holds the lock; the
+-- lock's own value has a mark from then on. Without the mark it was never entered, and what
+-- the record says is of another time.
+local function enter(key, record, id, entry, left, bare)
   local tag = try('HGET', record, 'id')
   if type(tag) == 'table' then
     return 0, tag
   end
-  if tag ~= id then
+  local first = bare or tag ~= id
+  if first then
     if entry == '0' then
       return 1
+    end
+    local marked = bare and try('SET', key, id .. '+', 'XX', 'KEEPTTL')
+    if marked and marked.err then
+      return 0, marked
     end
     try('DEL', record)
   end
@@ -65,7 +98,7 @@ local function enter(record, id, entry, left)
   if type(set) == 'table' then
     return 0, set
   end
-  if tag ~= id then
+  if first then
     try('HSET', record, '0', 1)
     if left > 0 then
       try('PEXPIRE', record, left)
@@ -88,20 +121,35 @@ end
 local replies, r, k, a = {now, 0, 0, 0, 0}, 1, 1, 1 -- of one operation: no second table
 local wrote = false
 while args[a] do
-  local key, shape, id = keys[k], tonumber(args[a]), args[a + 1]
-  local fenced, enters, waits = shape % 2 == 1, shape % 4 >= 2, shape >= 4
-  local more = a + (fenced and 6 or 4) -- where the arguments of entering begin
-  local entry = enters and args[more] or '0'
+  local key, shape, id, till = keys[k], tonumber(args[a]), args[a + 1], args[a + 3]
   local status, left, word, depth, refusal = 4, 0, 0, 0, nil
-  if now < tonumber(args[a + 3]) then
+  local fence, floor, keep, record, entry, line, wait, member
+  local ttl = args[a + 2]
+  k, a = k + 1, a + 4
+  if shape > 0 then
+    if shape % 4 >= 2 then
+      record, k = keys[k], k + 1
+    end
+    if shape % 2 == 1 then
+      fence, floor, keep, k, a = keys[k], args[a], args[a + 1], k + 1, a + 2
+    end
+    if record then
+      entry, a = args[a], a + 1
+    end
+    if shape >= 4 then
+      line, wait, member, k, a = keys[k], args[a], args[a + 1], k + 1, a + 2
+    end
+  end
+
+  if now < tonumber(till) then
     local holder
-    if enters then
+    if record then
       holder = try('GET', key)
     else
-      holder = try('SET', key, id, 'NX', 'GET', 'PX', args[a + 2])
+      holder = try('SET', key, id, 'NX', 'GET', 'PX', ttl)
     end
     if not holder then
-      if enters then
+      if record then
         status = 6
       else
         status, depth = 1, 1
@@ -111,25 +159,33 @@ while args[a] do
     else
       status, left, word = 3, try('PTTL', key), holder
       refusal = type(left) == 'table' and left
-      if holder == id and not refusal then
+      local bare = holder == id
+      if not refusal and (bare or holder == id .. '+') then
         status, word = 2, 0
-        depth, refusal = enter(keys[k + 1], id, entry, left)
+        if record then
+          depth, refusal = enter(key, record, id, entry, left, bare)
+        elseif bare then
+          depth = 1
+        end
       end
     end
-    if fenced and depth > 0 and not refusal then
-      word, refusal = mint(keys[k + 2], status == 2, args[a + 4], args[a + 5])
-      if refusal and status == 1 then
-        try('DEL', key)
+    if fence and depth > 0 and not refusal then
+      if status == 2 then
+        word, refusal = minted(fence, floor, keep)
+      else
+        word, refusal = mint(fence, floor, keep)
+        if refusal then
+          try('DEL', key)
+        end
       end
     end
   end
 
-  if waits and not refusal and status ~= 4 then
-    local line, rest = keys[k + (fenced and 3 or 2)], more + (enters and 1 or 0)
+  if line and not refusal and status ~= 4 then
     if status == 3 then
-      stand(line, tonumber(args[rest]), args[rest + 1])
+      stand(line, tonumber(wait), member)
     else
-      try('ZREM', line, args[rest + 1])
+      try('ZREM', line, member)
     end
   end
 
@@ -140,9 +196,8 @@ while args[a] do
     end
     status, left, word, depth = 0, 0, why, 0
   end
-  wrote = wrote or status == 1 or status == 2 or waits
+  wrote = wrote or status == 1 or status == 2 or line
   replies[r + 1], replies[r + 2], replies[r + 3], replies[r + 4] = status, left, word, depth
   r = r + 4
-  k, a = k + 2 + (fenced and 1 or 0) + (waits and 1 or 0), more + (enters and 1 or 0) + (waits and 2 or 0)
 end
 return replies

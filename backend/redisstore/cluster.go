@@ -146,6 +146,13 @@ func pointerIn(fault error, asked string) pointer {
 	return pointer{kind, hostOr(host, asked, port)}
 }
 
+// wholeIsDown tells whether a server says that it serves nothing for want of others, and
+// not that one slot has no server.
+func wholeIsDown(fault error) bool {
+	var reply redis.Error
+	return errors.As(fault, &reply) && strings.HasPrefix(reply.Error(), "CLUSTERDOWN The cluster is down")
+}
+
 // stale tells whether a fault may come from asking the wrong server.
 func stale(err error) bool {
 	var f *tierlock.Fault

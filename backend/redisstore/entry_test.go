@@ -95,12 +95,56 @@ func TestARecordOfAnotherTypeIsTold(t *testing.T) {
 	if _, err := try(t, store, hold); err != nil {
 		t.Fatal(err)
 	}
-	boss.Set(t.Context(), "{"+hold.Key.String()+"}:depth", "text", 0)
-	ctx, _ := within(t, 5*time.Second)
-	_, err := store.Release(ctx, hold)
-	wantFault(t, err, tierlock.ReasonWrongType, false)
+	record := "{" + hold.Key.String() + "}:depth"
+	boss.Set(t.Context(), record, "text", 0)
 	entry := hold
 	entry.Entry = 7
-	_, err = try(t, store, entry)
+	_, err := try(t, store, entry)
 	wantFault(t, err, tierlock.ReasonWrongType, false)
+	give(t, store, hold, tierlock.Released) // never entered: nobody looks at the record
+
+	boss.Del(t.Context(), record)
+	for _, one := range []tierlock.Hold{hold, entry} {
+		if _, err := try(t, store, one); err != nil {
+			t.Fatal(err)
+		}
+	}
+	boss.Set(t.Context(), record, "text", 0)
+	ctx, _ := within(t, 5*time.Second)
+	_, err = store.Release(ctx, hold)
+	wantFault(t, err, tierlock.ReasonWrongType, false)
+	_, err = store.Lookup(ctx, hold)
+	wantFault(t, err, tierlock.ReasonWrongType, false)
+}
+
+// Many holds are renewed in one call, those that were entered with their records.
+func TestEnteredLocksAreRenewedAmongOthers(t *testing.T) {
+	server := servers.Redis(t)
+	store, boss := open(t, redisstore.Config{Addrs: []string{server.Addr()}}), admin(t, server.Addr())
+	var holds []tierlock.Hold
+	for i := range 5 {
+		hold := newHold(t, minute)
+		take(t, store, hold, tierlock.Granted)
+		if i%2 == 1 {
+			in := hold
+			in.Entry = 7
+			take(t, store, in, tierlock.Mine)
+		}
+		hold.TTL = 3 * minute
+		holds = append(holds, hold)
+	}
+	ctx, _ := within(t, 5*time.Second)
+	answers, err := store.Renew(ctx, holds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, hold := range holds {
+		if answers[i].Status != tierlock.Mine || time.Until(answers[i].Until) < 2*minute {
+			t.Errorf("%d: %v until %v", i, answers[i].Status, answers[i].Until)
+		}
+		beside := boss.PTTL(t.Context(), "{"+hold.Key.String()+"}:depth").Val()
+		if entered := i%2 == 1; entered && beside < 2*minute || !entered && beside > 0 {
+			t.Errorf("%d: its record lasts %v", i, beside)
+		}
+	}
 }

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -22,6 +23,7 @@ type fleet struct {
 	probe tierlock.Key // stem of the keys that probes use
 	chart atomic.Pointer[chart]
 	scout scout
+	halt  atomic.Bool // it was told that the whole Cluster is down
 
 	mu      sync.Mutex           // guards what follows; not held over I/O
 	nodes   map[string]*node     // by address
@@ -81,6 +83,10 @@ func (f *fleet) elsewhere(ctx context.Context, key tierlock.Key, from place, fau
 	if !f.cfg.Cluster {
 		return place{}, fault
 	}
+	if wholeIsDown(fault) && !f.halt.Swap(true) {
+		f.cfg.Logger.WarnContext(ctx, "redis cluster serves no key at all: a slot has no server and cluster-require-full-coverage is yes, or this side has no majority; with no, a lost shard takes its own keys alone",
+			slog.String("addr", from.node.addr), slog.Any("error", fault))
+	}
 	p := pointerIn(fault, from.node.addr)
 	if p.kind == pointsNowhere {
 		return place{}, fault
@@ -92,14 +98,14 @@ func (f *fleet) elsewhere(ctx context.Context, key tierlock.Key, from place, fau
 	}
 	if p.kind == pointsLater {
 		to, err := f.place(ctx, key)
-		to.alone = true
+		to.alone, to.bare = true, true
 		return to, err
 	}
 	n := f.pointedAt(p.addr)
 	if n == nil {
 		return place{}, &tierlock.Fault{Reason: tierlock.ReasonBroken, Err: net.ErrClosed}
 	}
-	return place{node: n, asking: p.kind == pointsOnce, alone: true}, nil
+	return place{node: n, asking: p.kind == pointsOnce, alone: true, bare: from.bare}, nil
 }
 
 // pointedAt is the node at an address that a server named; nil when the store is closed.

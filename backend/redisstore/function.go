@@ -32,6 +32,7 @@ var operations = []struct {
 	// Acquires need memory, so a full server refuses them before they start.
 	{"acquire", &acquireScript, ""},
 	{"pass", &passScript, ""},
+	{"mint", &mintScript, ""},
 	// Whoever holds a lock can keep it and give it back when memory is full.
 	{"release", &releaseScript, "'allow-oom'"},
 	{"renew", &renewScript, "'allow-oom'"},

@@ -11,14 +11,14 @@ import (
 // its line.
 func (s *Store) Release(ctx context.Context, hold tierlock.Hold) (tierlock.Answer, error) {
 	return s.ask(ctx, hold, func(q *question, to place) (reply, time.Time, error) {
-		return to.node.controlling.ask(q, to, &releaseScript, opOf(hold).lined())
+		return to.ask(q, to.node.controlling, &releaseScript, opOf(hold).lined())
 	})
 }
 
 // Lookup asks who holds the key.
 func (s *Store) Lookup(ctx context.Context, hold tierlock.Hold) (tierlock.Answer, error) {
 	return s.ask(ctx, hold, func(q *question, to place) (reply, time.Time, error) {
-		return to.node.controlling.alone(q, to, &lookupScript, opOf(hold))
+		return to.ask(q, to.node.controlling, &lookupScript, opOf(hold))
 	})
 }
 
@@ -28,7 +28,10 @@ func (s *Store) ask(ctx context.Context, hold tierlock.Hold, put func(*question,
 		return tierlock.Answer{}, err
 	}
 	defer q.end()
-	var answer tierlock.Answer
+	return s.put(q, hold, put)
+}
+
+func (s *Store) put(q *question, hold tierlock.Hold, put func(*question, place) (reply, time.Time, error)) (answer tierlock.Answer, err error) {
 	err = s.send(q, hold.Key, func(to place) error {
 		r, sent, err := put(q, to)
 		if err == nil {

@@ -1,16 +1,45 @@
--- Lookup: who holds KEYS[1]. Changes nothing. One operation a call.
--- KEYS  the lock, its depth      ARGV  shape, request id; shape is 0
--- reply {0, and four:} 2 mine, ttl left, 0, depth  3 held, ttl left, holder, 0  6 gone, 0, 0, 0
-local holder = redis.call('GET', KEYS[1])
-if not holder then
-  return {0, 6, 0, 0, 0}
+-- Lookup: who holds each lock. Changes nothing. One call serves any number of operations of
+-- one slot, as in acquire.
+-- KEYS  of each operation: the lock; when it has been entered: its depth
+-- ARGV  of each operation: shape, request id; shape is 2 when the depth is there, else 0
+-- reply {0, and of each operation four:}
+--       2 mine, ttl left, 0, depth     3 held, ttl left, holder, 0     6 gone, 0, 0, 0
+--       0 refused, 0, why, 0
+--       mine at depth 0: it has been entered, ask with its depth
+-- An error reply says that the server does nothing for anybody now.
+local keys, args, try = KEYS, ARGV, redis.pcall
+local replies, r, k, a = {0, 0, 0, 0, 0}, 1, 1, 1 -- of one operation: no second table
+while args[a] do
+  local key, deep, id = keys[k], args[a] == '2', args[a + 1]
+  local status, left, word, depth, refusal = 6, 0, 0, 0, nil
+  local holder = try('GET', key)
+  if type(holder) == 'table' then
+    refusal = holder
+  elseif holder then
+    status, left, word = 3, try('PTTL', key), holder
+    local bare = holder == id
+    if type(left) == 'table' then
+      refusal = left
+    elseif bare or holder == id .. '+' then
+      status, word = 2, 0
+      depth = (bare or deep) and 1 or 0
+      local tag = not bare and deep and try('HGET', keys[k + 1], 'id')
+      if type(tag) == 'table' then
+        refusal = tag
+      elseif tag == id then
+        depth = try('HLEN', keys[k + 1]) - 1
+      end
+    end
+  end
+
+  if refusal then
+    local why = refusal.err
+    if not why:find('^WRONGTYPE ') and not why:find('^NOPERM ') then
+      return refusal
+    end
+    status, left, word, depth = 0, 0, why, 0
+  end
+  replies[r + 1], replies[r + 2], replies[r + 3], replies[r + 4] = status, left, word, depth
+  r, k, a = r + 4, k + (deep and 2 or 1), a + 2
 end
-local left = redis.call('PTTL', KEYS[1])
-if holder ~= ARGV[2] then
-  return {0, 3, left, holder, 0}
-end
-local depth = 1
-if redis.call('HGET', KEYS[2], 'id') == holder then
-  depth = redis.call('HLEN', KEYS[2]) - 1
-end
-return {0, 2, left, 0, depth}
+return replies

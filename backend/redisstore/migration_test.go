@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"strconv"
 	"sync"
@@ -25,12 +26,17 @@ func TestClusterChangesUnderLoad(t *testing.T) { //nolint:tparallel // one after
 	for _, addr := range c.Addrs() {
 		enroll(t, addr, slices.Concat(neededCommands, usefulCommands, clusterRights, neededKeys))
 	}
+	log := new(diary)
 	store := open(t, redisstore.Config{
 		Addrs: []string{c.Shards[2][0].Addr()}, Cluster: true, Username: "tierlock", Password: "secret",
+		Logger: slog.New(slog.NewTextHandler(log, nil)),
 	})
 	take(t, store, newHold(t, minute), tierlock.Granted) // the map is known
+	t.Run("a slot stands half moved", func(t *testing.T) { slotStandsHalfMoved(t, c, store) })
+	t.Run("tokens rise where lock and fence are apart", func(t *testing.T) { tokensRiseWhereTheyAreApart(t, c, store) })
 	t.Run("a slot migrates", func(t *testing.T) { slotMigrates(t, c, store) })
 	t.Run("a master freezes", func(t *testing.T) { masterFreezes(t, c, store) })
+	t.Run("the whole Cluster is down", func(t *testing.T) { wholeClusterIsDown(t, c, store, log) })
 }
 
 // resource is what locks protect: it notices two holders, and tokens that fall.
@@ -69,7 +75,7 @@ func slotMigrates(t *testing.T, c *servers.RedisCluster, store *redisstore.Store
 	}
 	eventually(t, "there is load", func() bool { return total() > 50 })
 	for range rounds {
-		slow.migrate(t, c)
+		slow.migrate(t)
 		slow.from, slow.to = slow.to, slow.from
 	}
 	before := make([]int64, keys)
@@ -95,8 +101,7 @@ func slotMigrates(t *testing.T, c *servers.RedisCluster, store *redisstore.Store
 	}
 }
 
-// work is one turn of a worker. It tells whether every question was answered in time:
-// while the records of a fenced lock are apart, none is.
+// work is one turn of a worker. It tells whether every question was answered in time.
 func work(t *testing.T, store *redisstore.Store, key tierlock.Key, fenced bool, r *resource) bool {
 	hold := tierlock.Hold{Key: key, ID: tierlock.NewRequestID(), TTL: minute}
 	ctx, deadline := within(t, attempt)
@@ -145,34 +150,53 @@ type newSlot struct {
 
 // migrate does what redis-cli --cluster reshard does, one key at a time and with pauses, so
 // that the slot is for a while in two places.
-func (s newSlot) migrate(t *testing.T, c *servers.RedisCluster) {
+func (s newSlot) migrate(t *testing.T) {
 	t.Helper()
-	ctx := t.Context()
-	do := func(client *redis.Client, words ...any) *redis.Cmd {
-		t.Helper()
-		cmd := client.Do(ctx, words...)
-		if cmd.Err() != nil {
-			t.Fatal(cmd.Err())
-		}
-		return cmd
-	}
-	from, to := do(s.from, "cluster", "myid").Val(), do(s.to, "cluster", "myid").Val()
-	host := s.to.Options().Addr
-	do(s.to, "cluster", "setslot", s.slot, "importing", from)
-	do(s.from, "cluster", "setslot", s.slot, "migrating", to)
+	s.begin(t)
 	for {
-		keys, err := s.from.ClusterGetKeysInSlot(ctx, s.slot, 1).Result()
+		keys, err := s.from.ClusterGetKeysInSlot(t.Context(), s.slot, 1).Result()
 		if err != nil {
 			t.Fatal(err)
 		}
 		if len(keys) == 0 {
 			break
 		}
-		do(s.from, "migrate", "127.0.0.1", port(t, host), keys[0], 0, 1000)
+		s.carry(t, keys[0])
 		<-time.After(10 * time.Millisecond)
 	}
-	do(s.to, "cluster", "setslot", s.slot, "node", to)
-	do(s.from, "cluster", "setslot", s.slot, "node", to)
+	s.end(t)
+}
+
+// begin has the slot be in two places.
+func (s newSlot) begin(t *testing.T) {
+	t.Helper()
+	s.do(t, s.to, "cluster", "setslot", s.slot, "importing", s.do(t, s.from, "cluster", "myid").Val())
+	s.do(t, s.from, "cluster", "setslot", s.slot, "migrating", s.do(t, s.to, "cluster", "myid").Val())
+}
+
+// carry moves one key.
+func (s newSlot) carry(t *testing.T, key string) {
+	t.Helper()
+	if got := s.do(t, s.from, "migrate", "127.0.0.1", port(t, s.to.Options().Addr), key, 0, 1000).Val(); got != "OK" && got != "NOKEY" {
+		t.Fatalf("%s: %v", key, got)
+	}
+}
+
+// end gives the slot, which has no key at its old place any more, to the new one.
+func (s newSlot) end(t *testing.T) {
+	t.Helper()
+	to := s.do(t, s.to, "cluster", "myid").Val()
+	s.do(t, s.to, "cluster", "setslot", s.slot, "node", to)
+	s.do(t, s.from, "cluster", "setslot", s.slot, "node", to)
+}
+
+func (newSlot) do(t *testing.T, client *redis.Client, words ...any) *redis.Cmd {
+	t.Helper()
+	cmd := client.Do(t.Context(), words...)
+	if cmd.Err() != nil {
+		t.Fatal(cmd.Err())
+	}
+	return cmd
 }
 
 // keysOfOneSlot finds keys that share a slot of the first shard.

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/tierlock/tierlock"
@@ -13,12 +14,24 @@ func (s *Store) Pass(ctx context.Context, from tierlock.Hold, to tierlock.Reques
 	if err := check(to); err != nil {
 		return tierlock.Answer{}, err
 	}
-	ttl := to.TTL
-	return s.ask(ctx, tierlock.Hold{Key: to.Key, TTL: ttl}, func(q *question, at place) (reply, time.Time, error) {
-		if to.NotAfter.IsZero() {
-			to.NotAfter = q.deadline
-		}
-		return at.node.controlling.alone(q, at, &passScript, at.node.passed(from, to))
+	q, err := s.question(ctx)
+	if err != nil {
+		return tierlock.Answer{}, err
+	}
+	defer q.end()
+	if to.NotAfter.IsZero() {
+		to.NotAfter = q.deadline
+	}
+	answer, err := s.pass(q, from, to)
+	if errors.Is(err, errApart) {
+		return s.passInSteps(q, from, to)
+	}
+	return answer, err
+}
+
+func (s *Store) pass(q *question, from tierlock.Hold, to tierlock.Request) (tierlock.Answer, error) {
+	return s.put(q, to.Hold, func(q *question, at place) (reply, time.Time, error) {
+		return at.ask(q, at.node.controlling, &passScript, at.node.passed(from, to))
 	})
 }
 
@@ -26,7 +39,9 @@ func (s *Store) Pass(ctx context.Context, from tierlock.Hold, to tierlock.Reques
 func (n *node) passed(from tierlock.Hold, to tierlock.Request) op {
 	o := n.wanted(to)
 	o.from, o.entry = from.ID.Secret(), from.Entry
-	o.shape |= shapeEntry
+	if o.entry != 0 {
+		o = o.deep()
+	}
 	return o
 }
 

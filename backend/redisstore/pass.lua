@@ -1,19 +1,34 @@
 -- Pass: put one request id in the place of another that holds the lock, in one step, if that
 -- one's entry is the last. One operation a call.
--- KEYS  the lock, its depth; when fenced: its fence record; and when the new one stands in
---       line: the line
+-- KEYS  the lock; when it has been entered: its depth; when fenced: its fence record; and
+--       when the new one stands in line: the line
 -- ARGV  the id that holds it; shape, the new id, ttl in ms, not-after in server
---       microseconds; when fenced: floor of the token, ttl of the fence record in ms; the
---       entry that the old id gives back; and when the new one stands in line: a number
---       that is not looked at, and the member
---       shape is 2, and 1 more when fenced, and 4 more when the new one stands in line
+--       microseconds; when fenced: floor of the token, ttl of the fence record in ms; when
+--       it has been entered: the entry that the old id gives back; and when the new one
+--       stands in line: a number that is not looked at, and the member
+--       shape is the sum of 1 when fenced, 2 when it has been entered, and 4 when the new
+--       one stands in line
 -- reply {now in server microseconds, and four:}
 --       1 granted, 0 or when repeated ttl left, token, 1     2 mine: the old id's, ttl left, 0, depth
 --       3 held, ttl left, holder, 0     4 late, 0, 0, 0     6 gone, 0, 0, 0
+--       mine at depth 0: it has been entered, nothing was given back, ask with its depth
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
-local key, record, from, shape, id = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[2]), ARGV[3]
-local fenced, lined = shape % 2 == 1, shape >= 4
+local key, from, shape, id = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3]
+local record, fence, floor, keep, entry, line, member
+local k, a = 2, 6
+if shape % 4 >= 2 then
+  record, k = KEYS[k], k + 1
+end
+if shape % 2 == 1 then
+  fence, floor, keep, k, a = KEYS[k], ARGV[a], ARGV[a + 1], k + 1, a + 2
+end
+if record then
+  entry, a = ARGV[a], a + 1
+end
+if shape >= 4 then
+  line, member = KEYS[k], ARGV[a + 1]
+end
 if now >= tonumber(ARGV[5]) then
   return {now, 4, 0, 0, 0}
 end
@@ -24,8 +39,8 @@ end
 local left = redis.call('PTTL', key)
 
 local last = 0
-if fenced then
-  last = tonumber(redis.call('GET', KEYS[3]) or 0)
+if fence then
+  last = tonumber(redis.call('GET', fence) or 0)
   if not last or not (last >= 0 and last < 9007199254740991) then
     return redis.error_reply('WRONGTYPE the fence record holds no token below 2^53')
   end
@@ -33,13 +48,16 @@ end
 if holder == id then -- a repeat
   return {now, 1, left, last, 1}
 end
-if holder ~= from then
+local bare = holder == from
+if not bare and holder ~= from .. '+' then
   return {now, 3, left, holder, 0}
 end
+if not bare and not record then
+  return {now, 2, left, 0, 0}
+end
 
-local entry = ARGV[fenced and 8 or 6]
-local depth = entry == '0' and 0 or 1
-if redis.call('HGET', record, 'id') == from then
+local depth = (entry or '0') == '0' and 0 or 1
+if not bare and redis.call('HGET', record, 'id') == from then
   depth = redis.call('HLEN', record) - 1 - (redis.call('HGET', record, entry) and 1 or 0)
   if depth > 0 then
     redis.call('HDEL', record, entry)
@@ -50,13 +68,15 @@ if depth > 0 then
 end
 
 local token = 0
-if fenced then
-  token = math.max(last + 1, ARGV[6] + 1, now)
-  redis.call('SET', KEYS[3], string.format('%.0f', token), 'PX', ARGV[7])
+if fence then
+  token = math.max(last + 1, floor + 1, now)
+  redis.call('SET', fence, string.format('%.0f', token), 'PX', keep)
 end
 redis.call('SET', key, id, 'PX', ARGV[4])
-redis.call('DEL', record)
-if lined then
-  redis.pcall('ZREM', KEYS[fenced and 4 or 3], ARGV[fenced and 10 or 8])
+if record then
+  redis.call('DEL', record)
+end
+if line then
+  redis.pcall('ZREM', line, member)
 end
 return {now, 1, 0, token, 1}

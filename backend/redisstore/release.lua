@@ -1,18 +1,19 @@
 -- Release: give an entry back of each lock that its request id holds; the last one frees it,
 -- and tells the first of those who wait for it.
 -- One call serves any number of operations of one slot, as in acquire.
--- KEYS  of each operation: the lock, its depth; and when it wakes: the line
+-- KEYS  of each operation: the lock; when it leaves an entry: its depth; and when it wakes:
+--       the line
 -- ARGV  of each operation: shape, request id; and when it leaves an entry: which
---       shape is the sum of 2 when it leaves an entry that is not the acquisition's own, and
---       4 when it wakes
+--       shape is the sum of 2 when it leaves an entry of several, and 4 when it wakes
 -- reply {0, and of each operation four:}
 --       5 released, 0, 0, 0     2 mine, ttl left, 0, depth     3 held, ttl left, holder, 0     6 gone, 0, 0, 0
 --       0 refused, 0, why, 0
+--       mine at depth 0: it has been entered, nothing was given back, say which entry to leave
 -- An error reply says that the server does nothing for anybody now, and did nothing.
 local keys, args, try = KEYS, ARGV, redis.pcall
 
--- leave returns how many entries are left, or nothing and the error that refused it. A lock
--- that was never entered has no record of its id, and the entry 0.
+-- leave returns how many entries of a lock that was entered are left, or nothing and the
+-- error that refused it. Where the record was evicted, the entry 0 is the only one.
 local function leave(record, id, entry)
   local tag = try('HGET', record, 'id')
   if type(tag) == 'table' then
@@ -58,26 +59,39 @@ end
 local replies, r, k, a = {0, 0, 0, 0, 0}, 1, 1, 1 -- of one operation: no second table
 local wrote = false
 while args[a] do
-  local key = keys[k]
+  local key, id = keys[k], args[a + 1]
   local status, left, word, depth, refusal = 6, 0, 0, 0, nil
-  local shape = tonumber(args[a])
-  local enters, wakes = shape % 4 >= 2, shape >= 4
+  local shape, entry, line = tonumber(args[a]), '0', nil
+  local record
+  k, a = k + 1, a + 2
+  if shape % 4 >= 2 then
+    record, entry, k, a = keys[k], args[a], k + 1, a + 1
+  end
+  if shape >= 4 then
+    line, k = keys[k], k + 1
+  end
   local holder = try('GET', key)
-  if holder == args[a + 1] then
-    depth, refusal = leave(keys[k + 1], holder, enters and args[a + 2] or '0')
-    if depth == 0 and not refusal then
-      status, refusal = 5, try('DEL', key)
-    elseif not refusal then
-      status, left = 2, try('PTTL', key)
-      refusal = left
-    end
-    refusal = type(refusal) == 'table' and refusal
-  elseif type(holder) == 'table' then
+  if type(holder) == 'table' then
     refusal = holder
+  elseif holder == id and entry == '0' then
+    status, refusal = 5, try('DEL', key)
   elseif holder then
     status, left, word = 3, try('PTTL', key), holder
-    refusal = type(left) == 'table' and left
+    if type(left) == 'table' then
+      refusal = left
+    elseif holder == id then -- never entered: 0 is the entry in it
+      status, word, depth = 2, 0, 1
+    elseif holder == id .. '+' then
+      status, word = 2, 0
+      if record then
+        depth, refusal = leave(record, id, entry)
+        if depth == 0 and not refusal then
+          status, left, refusal = 5, 0, try('DEL', key)
+        end
+      end
+    end
   end
+  refusal = type(refusal) == 'table' and refusal
 
   if refusal then
     local why = refusal.err
@@ -86,11 +100,11 @@ while args[a] do
     end
     status, left, word, depth = 0, 0, why, 0
   end
-  if status == 5 and wakes then
-    wake(keys[k + 2], key)
+  if status == 5 and line then
+    wake(line, key)
   end
   wrote = wrote or status == 5 or status == 2
   replies[r + 1], replies[r + 2], replies[r + 3], replies[r + 4] = status, left, word, depth
-  r, k, a = r + 4, k + (wakes and 3 or 2), a + (enters and 3 or 2)
+  r = r + 4
 end
 return replies

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -26,7 +27,7 @@ func (s *Store) Renew(ctx context.Context, holds []tierlock.Hold) ([]tierlock.An
 		return answers, err
 	}
 	defer q.end()
-	r := renewal{holds: holds, answers: answers, errs: make([]error, len(holds))}
+	r := renewal{holds: holds, answers: answers, errs: make([]error, len(holds)), deep: make([]bool, len(holds))}
 	todo := map[place][]int{}
 	for i, hold := range holds {
 		to, err := s.servers.place(q, hold.Key)
@@ -37,6 +38,9 @@ func (s *Store) Renew(ctx context.Context, holds []tierlock.Hold) ([]tierlock.An
 	for turn := 0; len(todo) > 0; turn++ {
 		r.put(q, todo)
 		todo = r.left(todo, func(i int, from place) (place, error) {
+			if errors.Is(r.errs[i], errEntered) {
+				return from, nil
+			}
 			return s.servers.elsewhere(q, holds[i].Key, from, r.errs[i], turn)
 		})
 	}
@@ -53,6 +57,30 @@ type renewal struct {
 	holds   []tierlock.Hold
 	answers []tierlock.Answer
 	errs    []error
+	deep    []bool // those that were entered: their records are renewed with them
+}
+
+// errEntered is why a hold is asked about once more.
+var errEntered = errors.New("the lock was entered more than once")
+
+func (r renewal) op(at int) op {
+	o := opOf(r.holds[at])
+	if r.deep[at] {
+		o = o.deep()
+	}
+	return o
+}
+
+// hear takes in what was said of one hold.
+func (r renewal) hear(at int, said reply, sent time.Time, err error) {
+	if r.errs[at] = err; err != nil {
+		return
+	}
+	if said.entered() {
+		r.deep[at], r.errs[at] = true, errEntered
+		return
+	}
+	r.answers[at] = said.answer(sent, r.holds[at].TTL)
 }
 
 // put asks each place about its holds, all places at once: one that hangs makes no other
@@ -74,10 +102,8 @@ func (r renewal) put(q *question, todo map[place][]int) {
 func (r renewal) ask(q *question, to place, which []int) {
 	if len(which) == 1 {
 		at := which[0]
-		reply, sent, err := to.node.controlling.ask(q, to, &renewScript, opOf(r.holds[at]))
-		if r.errs[at] = err; err == nil {
-			r.answers[at] = reply.answer(sent, r.holds[at].TTL)
-		}
+		reply, sent, err := to.ask(q, to.node.controlling, &renewScript, r.op(at))
+		r.hear(at, reply, sent, err)
 		return
 	}
 	groups := map[uint16][]int{}
@@ -95,7 +121,7 @@ func (r renewal) ask(q *question, to place, which []int) {
 		for part := range slices.Chunk(group, most) {
 			ops := make([]*op, len(part))
 			for i, at := range part {
-				o := opOf(r.holds[at])
+				o := r.op(at)
 				ops[i] = &o
 			}
 			c := renewScript.call(to, nil, ops...)
@@ -106,9 +132,7 @@ func (r renewal) ask(q *question, to place, which []int) {
 	for c, cmd := range pipelined(q, to.node.control, calls) {
 		for i, at := range parts[c] {
 			reply, err := calls[c].reply(cmd, i)
-			if r.errs[at] = err; err == nil {
-				r.answers[at] = reply.answer(sent, r.holds[at].TTL)
-			}
+			r.hear(at, reply, sent, err)
 		}
 	}
 }

@@ -1,32 +1,36 @@
 -- Renew: make locks last at least ttl from now, each if its request id holds it. Never
 -- shorter. One call serves any number of operations of one slot, as in acquire.
--- KEYS  of each operation: the lock, its depth
--- ARGV  of each operation: shape, request id, ttl in ms; shape is 0
+-- KEYS  of each operation: the lock; when it has been entered: its depth
+-- ARGV  of each operation: shape, request id, ttl in ms; shape is 2 when the depth is there,
+--       else 0
 -- reply {0, and of each operation four:}
---       2 mine, ttl left, 0, depth     3 held, ttl left, holder, 0     6 gone, 0, 0, 0
+--       2 mine, ttl left, 0, 1     3 held, ttl left, holder, 0     6 gone, 0, 0, 0
 --       0 refused, 0, why, 0
+--       mine at depth 0: it has been entered, and its depth is to be renewed with it
 -- An error reply says that the server does nothing for anybody now, and did nothing.
 local keys, args, try = KEYS, ARGV, redis.pcall
 local replies, r, k, a = {0, 0, 0, 0, 0}, 1, 1, 1 -- of one operation: no second table
 local wrote = false
 while args[a] do
-  local key, ttl = keys[k], tonumber(args[a + 2])
+  local key, deep, id, ttl = keys[k], args[a] == '2', args[a + 1], tonumber(args[a + 2])
   local status, left, word, depth, refusal = 6, 0, 0, 0, nil
   local holder = try('GET', key)
   if type(holder) == 'table' then
     refusal = holder
   elseif holder then
     status, left, word = 3, try('PTTL', key), holder
+    local bare = holder == id
     if type(left) == 'table' then
       refusal = left
-    elseif holder == args[a + 1] then
-      status, word, depth = 2, 0, 1
+    elseif bare or holder == id .. '+' then
+      status, word = 2, 0
+      depth = (bare or deep) and 1 or 0
       if left < ttl then
         left, refusal = ttl, try('PEXPIRE', key, args[a + 2])
         refusal = type(refusal) == 'table' and refusal
-        if not refusal then
-          try('PEXPIRE', keys[k + 1], args[a + 2])
-        end
+      end
+      if deep and not refusal then
+        try('PEXPIRE', keys[k + 1], left)
       end
     end
   end
@@ -40,6 +44,6 @@ while args[a] do
   end
   wrote = wrote or status == 2
   replies[r + 1], replies[r + 2], replies[r + 3], replies[r + 4] = status, left, word, depth
-  r, k, a = r + 4, k + 2, a + 3
+  r, k, a = r + 4, k + (deep and 2 or 1), a + 3
 end
 return replies

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -78,6 +79,13 @@ func parse(now any, parts []any) (r reply, why string, ok bool) {
 	return reply{}, "", false
 }
 
+// entered tells that the lock is this id's and was entered more than once: what is asked of
+// it needs the record of its entries, and nothing was done without.
+func (r reply) entered() bool { return r.status == tierlock.Mine && r.depth == 0 }
+
+// mark stands behind the id of a lock that was entered; the scripts have it too.
+const mark = "+"
+
 // answer is the reply to a question about a hold of ttl that was sent then.
 func (r reply) answer(sent time.Time, ttl time.Duration) tierlock.Answer {
 	a := tierlock.Answer{Status: r.status}
@@ -95,7 +103,11 @@ func (r reply) answer(sent time.Time, ttl time.Duration) tierlock.Answer {
 		a.Exclusive, a.Depth, a.Token, a.Until = true, r.depth, r.token, until(sent, left)
 	case tierlock.Held:
 		a.Remaining = max(0, r.left)
-		a.Holder = tierlock.FingerprintOf([]byte(r.holder))
+		holder := r.holder
+		if len(holder) == len(secret{})+len(mark) {
+			holder = strings.TrimSuffix(holder, mark)
+		}
+		a.Holder = tierlock.FingerprintOf([]byte(holder))
 	}
 	return a
 }

@@ -13,17 +13,18 @@ import (
 	"github.com/tierlock/tierlock"
 )
 
-// The five operations, one script each. One call serves many operations of one slot, so
+// The operations, one script each. One call serves many operations of one slot, so
 // each call is one step on the server and each operation is, too. What the bodies take and
 // answer stands at their tops; in short:
 //
-//	KEYS   of each operation: the lock, its depth, and what its shape adds
+//	KEYS   of each operation: the lock, and what its shape adds
 //	ARGV   of each operation: shape, id, and what the script and the shape add
 //	reply  server time (acquire only), and of each operation four: status, ttl left, token,
 //	       holder or refusal, depth
 //
 // A shape is a small number, the sum of what an operation has more than the plain one. An
 // operation has neither a fixed number of keys nor of arguments; the bodies walk over both.
+// A plain one names one key: while a Cluster moves its slot, that key is somewhere whole.
 var (
 	//go:embed acquire.lua
 	acquireSource string
@@ -35,19 +36,22 @@ var (
 	lookupSource string
 	//go:embed pass.lua
 	passSource string
+	//go:embed mint.lua
+	mintSource string
 
 	acquireScript = newScript("acquire", acquireSource, acquireArgs)
 	releaseScript = newScript("release", releaseSource, releaseArgs)
 	renewScript   = newScript("renew", renewSource, renewArgs)
 	lookupScript  = newScript("lookup", lookupSource, lookupArgs)
 	passScript    = newScript("pass", passSource, passArgs)
+	mintScript    = newScript("mint", mintSource, mintArgs)
 )
 
 // The shapes.
 const (
-	shapeFenced = 1 // an acquire that mints a token
-	shapeEntry  = 2 // an acquire or release of an entry that is not the acquisition's own
-	shapeLine   = 4 // an acquire that may wait in line, or a release that wakes who does
+	shapeFenced = 1 // it mints a token
+	shapeEntry  = 2 // it looks at the entries: one is made or given back, or the lock was entered before
+	shapeLine   = 4 // it may wait in line, or wakes who does
 )
 
 // maxOps is how many operations one call carries: the server serves nobody else meanwhile,
@@ -71,11 +75,11 @@ func newScript(name, source string, args func(*op, []any) []any) script {
 // op is one operation: what is asked about one hold.
 type op struct {
 	of    tierlock.Key
-	key   string
-	depth string // the record of its entries
-	fence string // its fence record; empty: not fenced
-	line  string // who waits for it; empty: the operation does not care
+	key   string // the lock, or what the operation is about in its place
 	shape int
+	depth string // the record of its entries, where its shape says so
+	fence string // its fence record, where its shape says so
+	line  string // who waits for it, where its shape says so
 	entry uint64
 	id    secret
 	ttl   int64 // milliseconds
@@ -92,10 +96,28 @@ type op struct {
 func opOf(hold tierlock.Hold) op {
 	o := op{of: hold.Key, key: hold.Key.String(), ttl: hold.TTL.Milliseconds(), entry: hold.Entry}
 	hold.ID.AppendSecret(o.id[:0])
-	o.depth = "{" + o.key + "}:depth"
 	if o.entry != 0 {
-		o.shape = shapeEntry
+		o = o.deep()
 	}
+	return o
+}
+
+// The three below are o with one of the records beside its lock.
+func (o op) deep() op {
+	o.shape |= shapeEntry
+	o.depth = "{" + o.key + "}:depth"
+	return o
+}
+
+func (o op) fenced() op {
+	o.shape |= shapeFenced
+	o.fence = "{" + o.key + "}:fence"
+	return o
+}
+
+func (o op) lined() op {
+	o.shape |= shapeLine
+	o.line = "{" + o.key + "}:wait"
 	return o
 }
 
@@ -109,7 +131,10 @@ func (s *secret) MarshalBinary() ([]byte, error) { return s[:], nil }
 // go-redis writes what a pointer points to, where each string or number put into an
 // interface would be an allocation of its own (see decision 0007).
 func (o *op) keys(words []any) []any {
-	words = append(words, &o.key, &o.depth)
+	words = append(words, &o.key)
+	if o.shape&shapeEntry != 0 {
+		words = append(words, &o.depth)
+	}
 	if o.shape&shapeFenced != 0 {
 		words = append(words, &o.fence)
 	}
@@ -117,13 +142,6 @@ func (o *op) keys(words []any) []any {
 		words = append(words, &o.line)
 	}
 	return words
-}
-
-// lined is o with the line of its key.
-func (o op) lined() op {
-	o.shape |= shapeLine
-	o.line = "{" + o.key + "}:wait"
-	return o
 }
 
 func acquireArgs(o *op, words []any) []any {
@@ -139,8 +157,9 @@ func acquireArgs(o *op, words []any) []any {
 }
 
 func releaseArgs(o *op, words []any) []any { return o.entryArg(append(words, o.shape, &o.id)) }
-func renewArgs(o *op, words []any) []any   { return append(words, 0, &o.id, &o.ttl) }
-func lookupArgs(o *op, words []any) []any  { return append(words, 0, &o.id) }
+func renewArgs(o *op, words []any) []any   { return append(words, o.shape, &o.id, &o.ttl) }
+func lookupArgs(o *op, words []any) []any  { return append(words, o.shape, &o.id) }
+func mintArgs(o *op, words []any) []any    { return append(words, 0, &o.floor, &o.keep) }
 
 func (o *op) entryArg(words []any) []any {
 	if o.shape&shapeEntry == 0 {

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"time"
 
 	"github.com/tierlock/tierlock"
 )
@@ -27,7 +28,32 @@ type topology interface {
 type place struct {
 	node   *node
 	asking bool // behind an ASKING: the key's slot is on its way there
-	alone  bool // with no other key in its script: they may be in two places
+	alone  bool // with no other lock's key in its script: they may be in two places
+	bare   bool // with its own lock's key and no record beside it: they may be, too
+}
+
+// ask has b carry o; where the lock turns out to have been entered, once more with the
+// record of its entries. Where that record is in another place, the server says so.
+func (p place) ask(q *question, b *batcher, s *script, o op) (reply, time.Time, error) {
+	if p.bare {
+		if o.shape&shapeFenced != 0 {
+			return reply{}, time.Time{}, errApart
+		}
+		o.shape &^= shapeLine // who waits asks by time
+	}
+	r, sent, err := p.carried(q, b, s, o)
+	if err == nil && r.entered() {
+		return p.carried(q, b, s, o.deep())
+	}
+	return r, sent, err
+}
+
+// carried goes alone where its script serves one operation a call.
+func (p place) carried(q *question, b *batcher, s *script, o op) (reply, time.Time, error) {
+	if s == &passScript {
+		return b.alone(q, p, s, o)
+	}
+	return b.ask(q, p, s, o)
 }
 
 // send puts a question about key where it belongs; put's error is a fault.

@@ -1,0 +1,81 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/tierlock/tierlock"
+)
+
+// errApart says that a question which mints a token was not put: the lock and its fence
+// record are in two places.
+var errApart = errors.New("the lock and its fence record are in two places")
+
+// acquireInSteps is a fenced acquire while a Cluster moves the lock's slot, and no script
+// may see both the lock and its fence record. Each step names one key:
+//  1. a stand-in, a request id that nobody else knows, takes the lock till the deadline;
+//  2. a token is minted;
+//  3. the request takes the place of its stand-in, if that still has the lock.
+//
+// So the token is minted while nobody else can be granted the lock, and grants keep the
+// order of their tokens. A stand-in that is left alone ends by itself. Only the last step
+// can leave the request in doubt.
+func (s *Store) acquireInSteps(q *question, req tierlock.Request) (tierlock.Answer, error) {
+	standIn := req
+	standIn.ID = tierlock.NewRequestID()
+	standIn.TTL = min(req.TTL, time.Until(q.deadline).Truncate(time.Millisecond)+2*time.Millisecond)
+	standIn.Fenced, standIn.WaitTill = false, time.Time{}
+	answer, err := s.acquire(q, standIn)
+	switch {
+	case err != nil:
+		return tierlock.Answer{}, certain(err)
+	case answer.Status == tierlock.Held && answer.Holder == req.ID.Fingerprint():
+		// A repeat. Whether the token of its grant was minted cannot be told here.
+		return tierlock.Answer{}, &tierlock.Fault{Reason: tierlock.ReasonAttempt, Err: errApart}
+	case answer.Status != tierlock.Granted:
+		return answer, nil
+	}
+	answer, err = s.passInSteps(q, standIn.Hold, req)
+	if err == nil && answer.Status == tierlock.Gone { // its time was over
+		return tierlock.Answer{}, fault(context.DeadlineExceeded)
+	}
+	return answer, err
+}
+
+// passInSteps is a fenced hand-over under the same circumstances: from has the lock while
+// the token is minted, or nothing is handed over.
+func (s *Store) passInSteps(q *question, from tierlock.Hold, to tierlock.Request) (tierlock.Answer, error) {
+	token, err := s.mint(q, to)
+	if err != nil {
+		return tierlock.Answer{}, certain(err)
+	}
+	to.Fenced = false
+	answer, err := s.pass(q, from, to)
+	if err == nil && answer.Status == tierlock.Granted {
+		answer.Token = token
+	}
+	return answer, err
+}
+
+// mint has a token made for req.
+func (s *Store) mint(q *question, req tierlock.Request) (token tierlock.Token, err error) {
+	err = s.send(q, req.Key, func(to place) error {
+		o := to.node.wanted(req)
+		o.key = o.fence
+		o.shape, o.limit = 0, notAfter{}
+		r, _, err := to.node.acquiring.alone(q, to, &mintScript, o)
+		token = r.token
+		return err
+	})
+	return token, err
+}
+
+// certain is a fault of a step that changes nothing for the request itself.
+func certain(err error) error {
+	f, ok := errors.AsType[*tierlock.Fault](err)
+	if !ok {
+		return err
+	}
+	return &tierlock.Fault{Reason: f.Reason, Err: f.Err}
+}

@@ -1,0 +1,1 @@
+../../backend/redisstore/mint.lua
