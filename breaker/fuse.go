@@ -24,18 +24,17 @@ import (
 //     most every trickleEvery.
 //   - Open turns half-open only when somebody asks: mayTry does. Reading does not.
 //   - There is no reset: reset puts a new gobreaker in its place.
-//   - There is no force: forced lies over it, and it starts afresh afterwards.
+//   - There is no force: who may pass whatever it says does not ask it ([Ask].Forced).
 type fuse struct {
 	name  string
 	limit int
 	open  time.Duration
 
-	cb     *gobreaker.TwoStepCircuitBreaker[struct{}]
-	state  gobreaker.State // cb's, after the last call
-	row    int             // failures in a row
-	era    uint64          // edges and resets so far
-	trial  time.Time       // when the next trial may start
-	forced Override
+	cb    *gobreaker.TwoStepCircuitBreaker[struct{}]
+	state gobreaker.State // cb's, after the last call
+	row   int             // failures in a row
+	era   uint64          // edges and resets so far
+	trial time.Time       // when the next trial may start
 }
 
 // errNoEvidence is a result that counts neither way.
@@ -57,17 +56,12 @@ func (f *fuse) fresh() *gobreaker.TwoStepCircuitBreaker[struct{}] {
 }
 
 // closed tells whether operations pass without a trial.
-func (f *fuse) closed() bool {
-	return f.forced == ForceClosed || f.forced == ForceAuto && f.state == gobreaker.StateClosed
-}
+func (f *fuse) closed() bool { return f.state == gobreaker.StateClosed }
 
 // mayTry tells whether an operation may start now, if only as a trial.
 func (f *fuse) mayTry(now time.Time) bool {
 	if f.closed() {
 		return true
-	}
-	if f.forced == ForceOpen {
-		return false
 	}
 	f.look()
 	return f.state == gobreaker.StateClosed || f.state == gobreaker.StateHalfOpen && !now.Before(f.trial)
@@ -139,12 +133,4 @@ func (f *fuse) reset() {
 	f.cb, f.state, f.row = f.fresh(), gobreaker.StateClosed, 0
 	f.trial = time.Time{}
 	f.era++
-}
-
-// override lays o over the breaker.
-func (f *fuse) override(o Override) {
-	if f.forced != o && o == ForceAuto {
-		f.reset()
-	}
-	f.forced = o
 }

@@ -260,7 +260,7 @@ func TestLateResultsOfAFormerEraAreIgnored(t *testing.T) {
 			fails(t, s, failures, tierlock.ReasonDown)
 			var late []breaker.Pass
 			for range 10 {
-				late = append(late, s.Count())
+				late = append(late, s.Count(breaker.Ask{Strong: true}))
 			}
 			run(t, s)
 			time.Sleep(200 * time.Millisecond)
@@ -302,28 +302,107 @@ func TestResultsFromBeforeATripAreIgnoredAfterIt(t *testing.T) {
 	})
 }
 
-func TestForce(t *testing.T) {
-	s := sensor(t, breaker.Config{Failures: 2})
-	s.Force(breaker.ForceOpen)
-	wantErr(t, s, soon(), breaker.ErrOpen)
-	if !s.Read(time.Now()).Open {
-		t.Error("forced open does not read open")
-	}
-	s.Force(breaker.ForceClosed)
-	fails(t, s, 5, tierlock.ReasonBroken)
-	if r := s.Read(time.Now()); r.Open || r.Failures != 5 {
-		t.Errorf("forced closed: %+v", r)
-	}
-	s.Force(breaker.ForceAuto)
-	if r := s.Read(time.Now()); r.Open || r.Failures != 0 {
-		t.Errorf("left to itself again: %+v", r)
-	}
-	fails(t, s, 2, tierlock.ReasonBroken)
-	wantErr(t, s, soon(), breaker.ErrOpen)
-	s.Force(breaker.ForceAuto) // no change, no reset
-	wantErr(t, s, soon(), breaker.ErrOpen)
-	s.Force(breaker.ForceClosed)
-	enter(t, s).Exit(nil)
+// TestForcedAsksPassAnOpenBreaker: an operator who wants the store asked is not told what the
+// breaker thinks, and what comes of it is read all the same.
+func TestForcedAsksPassAnOpenBreaker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := sensor(t, breaker.Config{Failures: 2})
+		fails(t, s, 2, tierlock.ReasonBroken)
+		wantErr(t, s, soon(), breaker.ErrOpen)
+		forced := soon()
+		forced.Forced = true
+		for range 3 {
+			p, err := s.Enter(t.Context(), forced)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.Exit(fault(tierlock.ReasonBroken))
+		}
+		if r := s.Read(time.Now()); !r.Open || r.Failures != 5 {
+			t.Errorf("five broke: %+v", r)
+		}
+		p, err := s.Enter(t.Context(), forced)
+		p.Exit(nil)
+		if r := s.Read(time.Now()); err != nil || !r.Open || r.Failures != 0 {
+			t.Errorf("%v; one answered is no trial: %+v", err, r)
+		}
+		time.Sleep(2*time.Second + 1)
+		enter(t, s).Exit(nil)
+		if s.Read(time.Now()).Open {
+			t.Error("a trial did not close it")
+		}
+	})
+}
+
+// TestForcedAsksStayInLine when the breaker opens, and are served by the next free slot.
+func TestForcedAsksStayInLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := sensor(t, breaker.Config{Wire: 6})
+		var in []breaker.Pass
+		for range 6 {
+			in = append(in, enter(t, s))
+		}
+		result := map[bool]chan error{true: make(chan error, 1), false: make(chan error, 1)}
+		for forced, told := range result {
+			ask := soon()
+			ask.Forced = forced
+			go func() {
+				p, err := s.Enter(t.Context(), ask)
+				p.Exit(nil)
+				told <- err
+			}()
+		}
+		synctest.Wait()
+		never := make(chan struct{}) // five slots are not given back
+		for _, p := range in[:5] {
+			p.Exit(&tierlock.Fault{Reason: tierlock.ReasonBroken, Done: never})
+		}
+		if err := <-result[false]; !errors.Is(err, breaker.ErrOpen) {
+			t.Errorf("not forced: %v", err)
+		}
+		in[5].Exit(nil)
+		if err := <-result[true]; err != nil {
+			t.Errorf("forced: %v", err)
+		}
+		close(never)
+		synctest.Wait()
+		if s.Out() != 0 {
+			t.Errorf("%d out", s.Out())
+		}
+	})
+}
+
+// TestTallyNamesWhoIsOut, operations that were given up and are still out included.
+func TestTallyNamesWhoIsOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := sensor(t, breaker.Config{Wire: 8})
+		var coupons, orders breaker.Tally
+		ask := soon()
+		ask.Tally = &coupons
+		var in []breaker.Pass
+		for range 3 {
+			p, err := s.Enter(t.Context(), ask)
+			if err != nil {
+				t.Fatal(err)
+			}
+			in = append(in, p)
+		}
+		held := s.Count(breaker.Ask{Strong: true, Tally: &orders})
+		done := make(chan struct{})
+		in[0].Exit(&tierlock.Fault{Reason: tierlock.ReasonAttempt, Done: done})
+		in[1].Exit(nil)
+		in[1].Exit(nil)
+		if c, o := coupons.Out(), orders.Out(); c != 2 || o != 1 || s.Out() != 3 {
+			t.Errorf("%d and %d of %d out, want 2 and 1 of 3", c, o, s.Out())
+		}
+		close(done)
+		synctest.Wait()
+		in[2].Exit(nil)
+		held.Exit(nil)
+		if c, o := coupons.Out(), orders.Out(); c != 0 || o != 0 || s.Out() != 0 {
+			t.Errorf("%d and %d of %d are left", c, o, s.Out())
+		}
+	})
 }
 
 // TestChangedMayCallBack would hang if the callback ran under a lock, gobreaker's or ours.
@@ -334,11 +413,9 @@ func TestChangedMayCallBack(t *testing.T) {
 		calls++
 		s.Read(time.Now())
 		s.Worry()
-		s.Count().Exit(nil)
+		s.Count(breaker.Ask{Strong: true}).Exit(nil)
 		s.Out()
 	}})
-	s.Force(breaker.ForceClosed)
-	calls = 0
 	fails(t, s, 7, tierlock.ReasonWrongType)
 	enter(t, s).Exit(nil)
 	if calls != 0 {

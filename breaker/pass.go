@@ -25,18 +25,22 @@ type ticket struct {
 	weak  bool
 	era   uint64    // of the fuse, when it started
 	start time.Time // when it went out on the wire
+	tally *Tally    // counts it; nil: nobody does
 
 	done  func(error) // set on a trial through a half-open breaker
 	watch *time.Timer // reports the trial as failed if nobody does
 }
 
-func (s *Sensor) ticketLocked() *ticket {
+func (s *Sensor) ticketLocked(tally *Tally) *ticket {
+	var t *ticket
 	if n := len(s.idle); n > 0 {
-		t := s.idle[n-1]
-		s.idle = s.idle[:n-1]
-		return t
+		t, s.idle = s.idle[n-1], s.idle[:n-1]
+	} else {
+		t = new(ticket)
 	}
-	return new(ticket)
+	t.tally = tally
+	tally.add(1)
+	return t
 }
 
 // errHung ends a trial whose operation never came back.
@@ -109,10 +113,11 @@ func (s *Sensor) freeLocked(t *ticket, err error) {
 	t.turn++
 	s.idle = append(s.idle, t)
 	if done := stillOut(err); done != nil && !s.closed {
-		weak := t.weak
-		s.tail.Go(func() { s.trail(done, weak) })
+		weak, tally := t.weak, t.tally
+		s.tail.Go(func() { s.trail(done, weak, tally) })
 		return
 	}
+	t.tally.add(-1)
 	s.wire.give(t.weak)
 }
 
@@ -135,12 +140,13 @@ func stillOut(err error) <-chan struct{} {
 }
 
 // trail keeps the slot of an abandoned operation until it is done. Close ends it.
-func (s *Sensor) trail(done <-chan struct{}, weak bool) {
+func (s *Sensor) trail(done <-chan struct{}, weak bool, tally *Tally) {
 	select {
 	case <-done:
 	case <-s.quit:
 	}
 	s.mu.Lock()
+	tally.add(-1)
 	s.wire.give(weak)
 	s.mu.Unlock()
 }

@@ -32,8 +32,12 @@ type Ask struct {
 	// Deadline of the attempt: the longest wait for a slot, too. Zero: no wait.
 	Deadline time.Time
 	Strong   bool // may use all of the wire
-	Gate     Gate
-	Share    float64 // GateRamp: above 0, at most 1; one operation may always be out
+	// Forced passes whatever the breaker says: somebody wants the target itself asked. It
+	// needs a slot like all others, and what comes of it is evidence like theirs.
+	Forced bool
+	Gate   Gate
+	Share  float64 // GateRamp: above 0, at most 1; one operation may always be out
+	Tally  *Tally  // counts the operation while it is out; nil: nobody does
 }
 
 // Sensor watches one target for all chains that use it. All methods may be called at
@@ -90,7 +94,7 @@ func (s *Sensor) Enter(ctx context.Context, ask Ask) (Pass, error) {
 		s.mu.Unlock()
 		return Pass{}, ErrFull
 	}
-	w := s.wire.queue(!ask.Strong)
+	w := s.wire.queue(!ask.Strong, ask.Forced)
 	s.mu.Unlock()
 	return s.await(ctx, ask, w)
 }
@@ -98,7 +102,7 @@ func (s *Sensor) Enter(ctx context.Context, ask Ask) (Pass, error) {
 // admitLocked asks the breaker and the gate. A trickle's token is gone once taken, even
 // when no slot gets free in time.
 func (s *Sensor) admitLocked(now time.Time, ask Ask) error {
-	if !s.fuse.mayTry(now) {
+	if !ask.Forced && !s.fuse.mayTry(now) {
 		return ErrOpen
 	}
 	switch ask.Gate {
@@ -119,14 +123,14 @@ func (s *Sensor) admitLocked(now time.Time, ask Ask) error {
 // may have opened while the slot was waited for.
 func (s *Sensor) startLocked(now time.Time, ask Ask) (Pass, error) {
 	var done func(error)
-	if !s.fuse.closed() {
+	if !ask.Forced && !s.fuse.closed() {
 		var ok bool
 		if done, ok = s.fuse.try(now); !ok {
 			s.wire.give(!ask.Strong)
 			return Pass{}, ErrOpen
 		}
 	}
-	t := s.ticketLocked()
+	t := s.ticketLocked(ask.Tally)
 	t.start, t.weak, t.era = now, !ask.Strong, s.fuse.era
 	if done != nil {
 		s.watchLocked(t, done, ask.Deadline)
@@ -167,14 +171,15 @@ func (s *Sensor) await(ctx context.Context, ask Ask, w *waiter) (Pass, error) {
 }
 
 // Count notes an operation that is never refused: release, renew, lookup. It takes a slot
-// even if none is free, and neither breaker nor gate is asked.
-func (s *Sensor) Count() Pass {
+// even if none is free, and neither breaker nor gate is asked. Of ask only Strong and Tally
+// matter.
+func (s *Sensor) Count(ask Ask) Pass {
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.wire.out++
-	t := s.ticketLocked()
-	t.start, t.weak, t.era = now, false, s.fuse.era
+	s.wire.add(!ask.Strong, 1)
+	t := s.ticketLocked(ask.Tally)
+	t.start, t.weak, t.era = now, !ask.Strong, s.fuse.era
 	return Pass{s, t, t.turn}
 }
 
@@ -188,27 +193,6 @@ func (s *Sensor) Out() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.wire.out + loose
-}
-
-// Override is an operator's word over the breaker.
-type Override uint8
-
-// The overrides.
-const (
-	ForceAuto   Override = iota // the breaker decides
-	ForceOpen                   // nothing passes
-	ForceClosed                 // everything passes; faults are still read
-)
-
-// Force lays o over the breaker. Going back to auto starts it afresh, closed.
-func (s *Sensor) Force(o Override) {
-	s.mu.Lock()
-	s.fuse.override(o)
-	if o == ForceOpen {
-		s.wire.flush()
-	}
-	s.mu.Unlock()
-	s.cfg.Changed()
 }
 
 // Close ends what waits for abandoned operations, and returns when it has ended; their

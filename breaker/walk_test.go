@@ -32,8 +32,8 @@ func walkWire(t *testing.T, seed uint64) {
 	}
 	var waiting []*waiter // in the order of asking
 	var weakOut, strongOut int
-	room := func(weak bool) bool {
-		return weakOut+strongOut < w.limit && (!weak || weakOut < w.weakLimit)
+	room := func(weak bool) bool { // weak ones beyond their part, who were never refused, count for nobody
+		return min(weakOut, w.weakLimit)+strongOut < w.limit && (!weak || weakOut < w.weakLimit)
 	}
 	count := func(weak bool, n int) {
 		if weak {
@@ -44,14 +44,17 @@ func walkWire(t *testing.T, seed uint64) {
 	}
 	for range 500 {
 		weak := rnd.IntN(2) == 0
-		switch rnd.IntN(4) {
+		switch rnd.IntN(5) {
+		case 4: // one that is never refused
+			w.add(weak, 1)
+			count(weak, 1)
 		case 0, 1: // ask, and wait if there is no room
 			free := room(weak)
 			check(w.take(weak) == free, "take disagrees")
 			if free {
 				count(weak, 1)
 			} else {
-				waiting = append(waiting, w.queue(weak))
+				waiting = append(waiting, w.queue(weak, rnd.IntN(4) == 0))
 			}
 		case 2: // give one back: it goes to the oldest who may have it
 			if weak && weakOut == 0 || !weak && strongOut == 0 {
@@ -86,9 +89,10 @@ func walkWire(t *testing.T, seed uint64) {
 		}
 	}
 	w.flush()
-	for _, n := range waiting {
-		check(len(n.ready) == 1 && !w.leave(n), "flushed with a slot")
+	for _, n := range waiting { // those who are forced stay in line
+		check((len(n.ready) == 1) != n.forced && !w.leave(n), "flushed with a slot, or not as it should")
 	}
+	check(length(&w.strongs)+length(&w.weaks) == 0, "a line is left")
 }
 
 func length(l *line) (n int) {

@@ -25,6 +25,7 @@ type wire struct {
 // waiter waits for one slot.
 type waiter struct {
 	weak    bool
+	forced  bool // stays in line when the breaker opens
 	order   uint64
 	granted bool          // the slot is its own, counted already
 	ready   chan struct{} // one token, when out of the line by another's doing
@@ -40,8 +41,12 @@ func newWire(limit int, reserved float64) wire {
 }
 
 func (w *wire) room(weak bool) bool {
-	return w.out < w.limit && (!weak || w.weak < w.weakLimit)
+	return w.counted() < w.limit && (!weak || w.weak < w.weakLimit)
 }
+
+// counted is what is out as the limit sees it. Releases are never refused, so weak chains
+// may have more out than their part; what is beyond it takes nothing from the strong ones.
+func (w *wire) counted() int { return w.out - max(0, w.weak-w.weakLimit) }
 
 // take takes a slot if one is free.
 func (w *wire) take(weak bool) bool {
@@ -87,7 +92,7 @@ func (w *wire) front(l *line, weak bool) *waiter {
 }
 
 // queue puts a new waiter at the end of its line. It must be taken back by leave.
-func (w *wire) queue(weak bool) *waiter {
+func (w *wire) queue(weak, forced bool) *waiter {
 	var n *waiter
 	if last := len(w.idle) - 1; last >= 0 {
 		n, w.idle = w.idle[last], w.idle[:last]
@@ -96,7 +101,7 @@ func (w *wire) queue(weak bool) *waiter {
 		n.timer.Stop()
 	}
 	w.asked++
-	n.weak, n.order, n.granted = weak, w.asked, false
+	n.weak, n.forced, n.order, n.granted = weak, forced, w.asked, false
 	if weak {
 		w.weaks.push(n)
 	} else {
@@ -120,11 +125,16 @@ func (w *wire) leave(n *waiter) (granted bool) {
 	return n.granted
 }
 
-// flush sends everybody away without a slot.
+// flush sends everybody away without a slot, but for those who pass whatever the breaker
+// says.
 func (w *wire) flush() {
 	for _, l := range []*line{&w.strongs, &w.weaks} {
-		for l.front != nil {
-			w.dismiss(l.front)
+		for n := l.front; n != nil; {
+			next := n.next
+			if !n.forced {
+				w.dismiss(n)
+			}
+			n = next
 		}
 	}
 }
@@ -137,7 +147,7 @@ func (w *wire) dismiss(n *waiter) {
 // full is the share of the wire in use with loose operations on top, and the same as weak
 // chains meet it.
 func (w *wire) full(loose int) (all, weak float64) {
-	all = float64(w.out+loose) / float64(w.limit)
+	all = float64(w.counted()+loose) / float64(w.limit)
 	return all, max(all, float64(w.weak)/float64(w.weakLimit))
 }
 

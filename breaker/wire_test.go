@@ -303,13 +303,11 @@ func TestCloseLetsAbandonedOperationsGo(t *testing.T) {
 }
 
 func TestCountIsNeverRefused(t *testing.T) {
-	s := sensor(t, breaker.Config{Wire: 1})
-	s.Force(breaker.ForceOpen)
-	a, b := s.Count(), s.Count()
+	s := sensor(t, breaker.Config{Wire: 1, Failures: 1})
+	a, b := s.Count(breaker.Ask{Strong: true}), s.Count(breaker.Ask{Strong: true})
 	if s.Out() != 2 {
 		t.Errorf("%d out", s.Out())
 	}
-	s.Force(breaker.ForceAuto)
 	wantErr(t, s, breaker.Ask{Strong: true}, breaker.ErrFull)
 	a.Exit(nil)
 	a.Exit(nil)
@@ -317,8 +315,36 @@ func TestCountIsNeverRefused(t *testing.T) {
 	if s.Out() != 1 {
 		t.Errorf("%d out after one left, twice", s.Out())
 	}
-	b.Exit(nil)
-	enter(t, s)
+	b.Exit(fault(tierlock.ReasonBroken))
+	wantErr(t, s, breaker.Ask{Strong: true}, breaker.ErrOpen)
+	s.Count(breaker.Ask{Strong: true}).Exit(nil)
+	if s.Out() != 0 {
+		t.Errorf("%d out", s.Out())
+	}
+}
+
+// TestReleasesOfWeakChainsTakeNothingFromStrongOnes: they are never refused, so a flood of
+// them would else fill the wire for everybody, and have the strong chains step down for it.
+func TestReleasesOfWeakChainsTakeNothingFromStrongOnes(t *testing.T) {
+	s := sensor(t, breaker.Config{Wire: 8})
+	var releases []breaker.Pass
+	for range 100 {
+		releases = append(releases, s.Count(breaker.Ask{}))
+	}
+	wantErr(t, s, breaker.Ask{}, breaker.ErrFull)
+	if r := s.Read(time.Now()); r.Occupancy != .75 || r.WeakOccupancy < 1 || s.Out() != 100 {
+		t.Errorf("%d out: %+v; want three quarters full for strong chains, and full for weak ones", s.Out(), r)
+	}
+	for range 2 {
+		defer enter(t, s).Exit(nil)
+	}
+	wantErr(t, s, breaker.Ask{Strong: true}, breaker.ErrFull)
+	for _, p := range releases {
+		p.Exit(nil)
+	}
+	if s.Out() != 2 {
+		t.Errorf("%d out", s.Out())
+	}
 }
 
 func TestTrickleIsTwoASecond(t *testing.T) {

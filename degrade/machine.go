@@ -14,7 +14,8 @@ import (
 //	Normal ──▶ Saturated   full for p.SaturateIn
 //	Slow ──▶ Normal        p.FastProbes since it became slow
 //	Saturated ──▶ Slow     as from Normal: slow wins, since a slow store fills the wire
-//	Saturated ──▶ Normal   under p.Relaxed for p.RelaxIn
+//	Saturated ──▶ Normal   under p.Relaxed for p.RelaxIn; and not within p.SteadyIn of a
+//	                       relapse, which is to be Saturated again so soon after it
 //	any ──▶ Down           a definite fault; see downReason
 //	Down ──▶ Recovering    a probe answered since it went down
 //	Recovering ──▶ Slow    as from Normal
@@ -23,6 +24,10 @@ import (
 // Slow and Saturated lead straight back to Normal, without the ramp: their store answered
 // all along, the trickle or the wire's limit kept the load off it, and nobody waits for a
 // store that is only now coming back.
+//
+// A chain that leaves its store takes its load along, so a wire that it fills by itself looks
+// free as soon as it has left: without the longer stay after a relapse it would be back in
+// two seconds and away again in five, for as long as the load lasts.
 type Machine struct {
 	State  State
 	Epoch  uint64          // edges so far
@@ -32,6 +37,8 @@ type Machine struct {
 	full  time.Time // first of an unbroken run of samples at Saturated or above; zero: none
 	free  time.Time // first of an unbroken run of samples under Relaxed; zero: none
 	known int       // probes that were already answered when State was entered
+	left  time.Time // when Saturated was last left for Normal; zero: never
+	stay  time.Time // until when Saturated is not left for Normal; zero: as soon as it may
 }
 
 // Start returns a healthy machine. A process starts in Normal: it knows nothing else yet,
@@ -47,8 +54,15 @@ func (m Machine) Step(p *Policy, s Signals) (Machine, Transition, bool) {
 	if to == m.State {
 		return m, Transition{}, false
 	}
-	edge := Transition{At: s.At, From: m.State, To: to, Reason: reason, Epoch: m.Epoch + 1}
-	return Machine{State: to, Epoch: edge.Epoch, Since: s.At, Reason: reason, known: answered(to, s)}, edge, true
+	edge := Transition{At: s.At, From: m.State, To: to, Reason: reason, Dwell: s.At.Sub(m.Since), Epoch: m.Epoch + 1}
+	next := Machine{State: to, Epoch: edge.Epoch, Since: s.At, Reason: reason, known: answered(to, s), left: m.left}
+	switch {
+	case m.State == Saturated && to == Normal:
+		next.left = s.At
+	case to == Saturated && !m.left.IsZero() && s.At.Sub(m.left) < p.SteadyIn:
+		next.stay = s.At.Add(p.SteadyIn)
+	}
+	return next, edge, true
 }
 
 // next is the whole table of edges. A definite fault comes first in every state.
@@ -71,7 +85,7 @@ func (m *Machine) next(p *Policy, s Signals) (State, tierlock.Reason) {
 			return Normal, ""
 		}
 	case Saturated:
-		if !m.free.IsZero() && s.At.Sub(m.free) >= p.RelaxIn {
+		if !m.free.IsZero() && s.At.Sub(m.free) >= p.RelaxIn && !s.At.Before(m.stay) {
 			return Normal, ""
 		}
 	case Down:

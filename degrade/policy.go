@@ -28,6 +28,11 @@ type Policy struct {
 	// chain must leave it out.
 	OnDown Fallback `yaml:"on_down,omitempty"`
 
+	// Observe has the ladder decide and not act: the chain is served by the store whatever
+	// its health, and [Route].Observed tells what would have been. An operator's order is
+	// obeyed all the same.
+	Observe bool `yaml:"observe"`
+
 	// Saturated is the occupancy, a share of the wire from 0 to 1, from which the wire
 	// counts as full; default 0.95.
 	Saturated float64 `yaml:"saturated_at"`
@@ -38,6 +43,9 @@ type Policy struct {
 	SaturateIn time.Duration `yaml:"saturate_in"`
 	// RelaxIn is how long every sample must be under Relaxed; default 2 s.
 	RelaxIn time.Duration `yaml:"relax_in"`
+	// SteadyIn is how soon after a full wire the next one is a relapse, and how long that
+	// one then lasts at least; default 1 min, 0 is never.
+	SteadyIn time.Duration `yaml:"steady_in"`
 
 	// Timeouts is how many attempts must time out within one second, while probes are
 	// answered, for the store to count as slow; default 5, at most 64.
@@ -64,7 +72,7 @@ type Policy struct {
 func Strong() Policy {
 	return Policy{
 		Class:     ClassStrong,
-		Saturated: .95, Relaxed: .80, SaturateIn: 5 * time.Second, RelaxIn: 2 * time.Second,
+		Saturated: .95, Relaxed: .80, SaturateIn: 5 * time.Second, RelaxIn: 2 * time.Second, SteadyIn: time.Minute,
 		Timeouts: 5, FastProbes: 3,
 		Failures: 5, ProbeLost: time.Second,
 		RampFrom: .10, RampEvery: time.Second,
@@ -103,6 +111,7 @@ func (p *Policy) Validate() error {
 	check(p.Relaxed > 0 && p.Relaxed < p.Saturated, "relaxed_at", p.Relaxed, "want a share above 0, below saturated_at")
 	check(p.SaturateIn > 0, "saturate_in", p.SaturateIn, "want a time above 0")
 	check(p.RelaxIn > 0, "relax_in", p.RelaxIn, "want a time above 0")
+	check(p.SteadyIn >= 0, "steady_in", p.SteadyIn, "want 0 for never, or above")
 	check(p.Timeouts >= 1 && p.Timeouts <= maxTimeouts, "slow_timeouts", p.Timeouts, "want 1 to 64")
 	check(p.FastProbes >= 1, "fast_probes", p.FastProbes, "want at least 1")
 	check(p.Failures >= 1, "down_failures", p.Failures, "want at least 1")

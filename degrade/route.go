@@ -27,6 +27,11 @@ type Route struct {
 	Reason tierlock.Reason
 	// Verdict answers the request when Tier is zero or Optimistic; else it is zero.
 	Verdict tierlock.Verdict
+	// Observed is the Reason that this would have, were it not for [Policy].Observe, and
+	// Instead the Tier; empty and zero where it is what it would be. Instead is Shared where
+	// only some would have been admitted.
+	Observed tierlock.Reason
+	Instead  tierlock.Tier
 }
 
 // Decide is the precedence of the whole ladder, top to bottom: order, class, health. It
@@ -38,6 +43,15 @@ func Decide(p *Policy, o *Order, m *Machine, at time.Time, hash uint64) Route {
 	if o.Covers(at, hash) {
 		return p.ordered(o.Mode)
 	}
+	r := p.followed(m, at)
+	if p.Observe && r.Reason != "" {
+		return Route{Tier: tierlock.Shared, Observed: r.Reason, Instead: r.Tier}
+	}
+	return r
+}
+
+// followed is where health leads.
+func (p *Policy) followed(m *Machine, at time.Time) Route {
 	switch m.State {
 	case Slow:
 		return Route{Tier: tierlock.Shared, Admit: AdmitTrickle, Reason: m.Reason}

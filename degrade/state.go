@@ -63,5 +63,6 @@ type Transition struct {
 	At       time.Time
 	From, To State
 	Reason   tierlock.Reason // of To; empty when To is Normal
+	Dwell    time.Duration   // spent in From
 	Epoch    uint64          // the machine's, after this edge
 }

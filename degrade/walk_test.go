@@ -28,6 +28,9 @@ func TestRandomWalk(t *testing.T) {
 // its state, kept apart from the machine's own.
 type walk struct {
 	*testing.T
+	left  time.Time      // when Saturated was last left for Normal
+	stay  time.Time      // until when it may not be left again
+	order *degrade.Order // that lies over it all, for a while
 	seed  uint64
 	rnd   *rand.Rand
 	p     degrade.Policy
@@ -44,7 +47,8 @@ func newWalk(t *testing.T, seed uint64) *walk {
 		p.VersionGuard = rnd.IntN(2) == 0
 	}
 	s := degrade.Signals{At: epoch}
-	return &walk{t, seed, rnd, p, degrade.Start(epoch), s, []degrade.Signals{s}}
+	p.Observe = rnd.IntN(8) == 0
+	return &walk{T: t, seed: seed, rnd: rnd, p: p, m: degrade.Start(epoch), s: s, since: []degrade.Signals{s}}
 }
 
 func (w *walk) run(looks int) {
@@ -86,6 +90,10 @@ func (w *walk) change() {
 		s.Occupancy, s.WeakOccupancy = 0, 0
 	case 15, 16, 17, 18:
 		w.probed(r.IntN(3) > 0)
+	case 19:
+		w.order = &degrade.Order{
+			Mode: tierlock.Mode(1 + r.IntN(6)), Until: s.At.Add(time.Duration(r.IntN(5000)) * time.Millisecond), Percent: uint8(r.IntN(101)),
+		}
 	}
 }
 
@@ -112,6 +120,7 @@ func (w *walk) look() {
 		w.check(edge.From == was.State && edge.To == next.State && edge.From != edge.To, "edge %+v from %v to %v", edge, was.State, next.State)
 		w.check(edge.Epoch == was.Epoch+1 && next.Epoch == edge.Epoch, "epoch %d after %d", edge.Epoch, was.Epoch)
 		w.check(edge.At.Equal(w.s.At) && next.Since.Equal(w.s.At), "edge at %v", edge.At)
+		w.check(edge.Dwell == w.s.At.Sub(was.Since) && edge.Dwell == w.s.At.Sub(w.since[0].At), "dwell %v", edge.Dwell)
 		w.check((edge.Reason == "") == (edge.To == degrade.Normal), "to %v for reason %q", edge.To, edge.Reason)
 		w.earned(edge)
 		w.since = []degrade.Signals{w.s}
@@ -122,6 +131,9 @@ func (w *walk) look() {
 // earned checks that an edge had its cause for as long as it must.
 func (w *walk) earned(e degrade.Transition) {
 	dwell := e.At.Sub(w.since[0].At)
+	if e.From == degrade.Saturated && e.To != degrade.Normal {
+		w.stay = time.Time{}
+	}
 	switch {
 	case e.To == degrade.Down:
 		w.check(w.faulty(), "down without a fault")
@@ -130,10 +142,15 @@ func (w *walk) earned(e degrade.Transition) {
 	case e.To == degrade.Saturated:
 		w.check(e.From == degrade.Normal && dwell >= 5*time.Second, "saturated from %v after %v", e.From, dwell)
 		w.check(w.held(5*time.Second, func(o float64) bool { return o >= .95 }), "saturated with a sample under 95 %%")
+		if !w.left.IsZero() && e.At.Sub(w.left) < time.Minute {
+			w.stay = e.At.Add(time.Minute)
+		}
 	case e.To == degrade.Recovering:
 		w.check(e.From == degrade.Down && w.s.Probes > 0, "recovering from %v with %d probes", e.From, w.s.Probes)
 	case e.From == degrade.Saturated:
 		w.check(dwell >= 2*time.Second && w.held(2*time.Second, func(o float64) bool { return o < .8 }), "relaxed after %v", dwell)
+		w.check(!e.At.Before(w.stay), "left again %v too soon", w.stay.Sub(e.At))
+		w.left, w.stay = e.At, time.Time{}
 	case e.From == degrade.Slow:
 		w.check(w.s.FastProbes >= 3 && w.fastSince() >= 3, "no longer slow after %d fast probes", w.fastSince())
 	case e.From == degrade.Recovering:
@@ -179,9 +196,29 @@ func (w *walk) fastSince() (n int) {
 	return n
 }
 
-// routed checks that no chain is led where its class never goes.
+// routed checks that no chain is led where its class never goes, that an order lies over
+// health until its end and changes nothing of it, and that a chain on observe stays.
 func (w *walk) routed() {
-	r := degrade.Decide(&w.p, nil, &w.m, w.s.At, w.rnd.Uint64())
+	was, hash := w.m, w.rnd.Uint64()
+	followed := w.p
+	followed.Observe = false
+	r := degrade.Decide(&followed, nil, &w.m, w.s.At, hash)
+	w.led(r)
+	if seen := degrade.Decide(&w.p, nil, &w.m, w.s.At, hash); w.p.Observe {
+		w.check(seen.Tier == tierlock.Shared && seen.Admit == degrade.AdmitAll && seen.Verdict == tierlock.Verdict{}, "on observe: %+v", seen)
+		w.check(seen.Observed == r.Reason && (r.Reason == "" || seen.Instead == r.Tier), "observed %+v instead of %+v", seen, r)
+		r = seen
+	}
+	if ordered := degrade.Decide(&w.p, w.order, &w.m, w.s.At, hash); w.order != nil {
+		covered := w.s.At.Before(w.order.Until) && w.order.Mode != tierlock.ModeAuto && (w.order.Percent == 0 || hash%100 < uint64(w.order.Percent))
+		w.check(covered == (ordered.Reason == tierlock.ReasonForced), "order %+v at %v, hash %d: %+v", w.order, w.s.At, hash, ordered)
+		w.check(covered || ordered == r, "an order that does not cover the key leads to %+v instead of %+v", ordered, r)
+	}
+	w.check(w.m == was, "looking for a route changed the machine")
+}
+
+// led checks where health leads.
+func (w *walk) led(r degrade.Route) {
 	strong := w.p.Class == degrade.ClassStrong
 	switch r.Tier {
 	case tierlock.Bypass:
@@ -196,9 +233,9 @@ func (w *walk) routed() {
 	w.check(r.Admit != degrade.AdmitRamp || r.Share > 0 && r.Share <= 1, "share %v", r.Share)
 }
 
-// heals checks that ten seconds of health lead to Normal from anywhere.
+// heals checks that ten seconds of health lead to Normal from anywhere, but from a relapse.
 func (w *walk) heals() {
-	for i := range 50 {
+	for i := 0; i < 50 || w.s.At.Before(w.stay); i++ {
 		w.s.At = w.s.At.Add(200 * time.Millisecond)
 		w.s.Timeouts, w.s.Occupancy, w.s.WeakOccupancy = 0, 0, 0
 		if i%3 == 0 {

@@ -11,10 +11,12 @@ import (
 )
 
 // admit asks the sensor for a place on the wire, as the route allows, and waits for one
-// until the attempt's deadline. again says that the breaker turned the request away: the
-// ladder may know a lower tier by now.
+// until the attempt's deadline. An order to the store, and a chain that only observes, pass
+// whatever the breaker says. again says that it turned the request away: the ladder may know a
+// lower tier by now.
 func (r *request) admit(ctx context.Context, route degrade.Route, deadline time.Time) (pass breaker.Pass, err *tierlock.Error, again bool) {
-	ask := breaker.Ask{Deadline: deadline, Strong: r.policy.Ladder.Class == degrade.ClassStrong}
+	ask := r.ladder.ask()
+	ask.Deadline, ask.Forced = deadline, r.order != nil || r.policy.Ladder.Observe
 	switch route.Admit {
 	case degrade.AdmitTrickle:
 		ask.Gate = breaker.GateTrickle

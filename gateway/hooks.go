@@ -35,6 +35,10 @@ type (
 		Waited  time.Duration  // the part of Took since the first answer "held", or in line behind another call of the process
 		Ordered bool           // an operator's order decided the tier
 		Entered bool           // one more entry into a lock in hand: Released tells of all of them once
+		// Observed is why the ladder of a chain on observe would have had the call answered
+		// otherwise, Instead the tier it would have asked, 0 for none. Empty: it would not.
+		Observed tierlock.Reason
+		Instead  tierlock.Tier
 	}
 	// ReleaseInfo tells of the end of a lock.
 	ReleaseInfo struct {

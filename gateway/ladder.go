@@ -24,6 +24,7 @@ type ladder struct {
 	chain  *Chain
 	target *target
 	now    atomic.Pointer[degrade.Machine]
+	wire   breaker.Tally // what this chain has out on the target
 
 	mu      sync.Mutex           // held to step, never over I/O or a hook
 	edges   []degrade.Transition // not told yet; guarded by mu
@@ -93,8 +94,17 @@ func (l *ladder) tell() {
 	}
 }
 
+// count notes an operation that is never refused.
+func (l *ladder) count() breaker.Pass { return l.target.sensor.Count(l.ask()) }
+
+// ask is an operation of the chain as its sensor sees it.
+func (l *ladder) ask() breaker.Ask {
+	return breaker.Ask{Strong: l.chain.policy.Ladder.Class == degrade.ClassStrong, Tally: &l.wire}
+}
+
 // log writes an edge down. A store without parts has no target to name, and a reason that
-// is the new state's own word, or none, tells nothing more.
+// is the new state's own word, or none, tells nothing more. A full wire names the chain that
+// has most of it out.
 func (l *ladder) log(edge degrade.Transition) {
 	level := slog.LevelInfo
 	if edge.To == degrade.Down {
@@ -105,9 +115,17 @@ func (l *ladder) log(edge degrade.Transition) {
 		attrs = append(attrs, slog.String("target", l.target.name))
 	}
 	from, to, reason := edge.From.String(), edge.To.String(), string(edge.Reason)
-	attrs = append(attrs, slog.String("from", from), slog.String("to", to))
+	attrs = append(attrs, slog.String("from", from), slog.String("to", to), slog.Duration("after", edge.Dwell))
 	if reason != "" && reason != to {
 		attrs = append(attrs, slog.String("reason", reason))
+	}
+	if edge.To == degrade.Saturated {
+		chain, out := l.target.busiest()
+		attrs = append(attrs, slog.String("busiest", chain), slog.Int("busiest_out", out),
+			slog.Int("out", l.target.sensor.Out()), slog.Int("limit", l.target.sensor.Limit()))
+	}
+	if l.chain.policy.Ladder.Observe {
+		attrs = append(attrs, slog.Bool("observed", true))
 	}
 	l.chain.gw.log.LogAttrs(context.Background(), level, "health changed", attrs...)
 }

@@ -255,7 +255,7 @@ func (c *Chain) enterElsewhere(ctx context.Context, r *request) (*Lock, *tierloc
 		return nil, err
 	}
 	defer c.payDebt(r)
-	pass := r.ladder.target.sensor.Count()
+	pass := r.ladder.count()
 	ans, cause := c.store.Acquire(tierlock.Until(ctx, deadline), tierlock.Request{
 		Hold: r.hold(r.ttl), NotAfter: deadline, Fenced: c.policy.Fencing && c.store.traits.Fences, // the first token comes back
 	})

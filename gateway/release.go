@@ -134,7 +134,7 @@ func (h *lease) counted() breaker.Pass {
 	if h.tier != tierlock.Shared {
 		return breaker.Pass{}
 	}
-	return h.ladder.target.sensor.Count()
+	return h.ladder.count()
 }
 
 // detach is ctx without its end, with a deadline and no timer.

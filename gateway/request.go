@@ -33,13 +33,15 @@ type request struct {
 	business   *audit.Business
 	optimistic func(context.Context) error
 
-	tier   tierlock.Tier  // that was asked last; zero: none was
-	lined  time.Time      // until when the store may keep a place in its line for this id; zero: it was not asked to
-	streak streak         // of the hand-over that it took
-	order  *degrade.Order // that decided the last route; nil: none did
-	heldAt time.Time      // of the first answer "held" or the place in line; zero: there was none
-	held   tierlock.Answer
-	heldBy tierlock.Waiter // of whoever answered "held"; nil: it cannot tell when to ask again
+	tier     tierlock.Tier   // that was asked last; zero: none was
+	lined    time.Time       // until when the store may keep a place in its line for this id; zero: it was not asked to
+	streak   streak          // of the hand-over that it took
+	order    *degrade.Order  // that decided the last route; nil: none did
+	observed tierlock.Reason // why the last route would have been another, were the chain not on observe
+	instead  tierlock.Tier   // that it would have asked
+	heldAt   time.Time       // of the first answer "held" or the place in line; zero: there was none
+	held     tierlock.Answer
+	heldBy   tierlock.Waiter // of whoever answered "held"; nil: it cannot tell when to ask again
 	waiting
 	debt *entry // what the ledger had under this (key, id), taken over by this request
 }
@@ -109,6 +111,7 @@ func (r *request) route(now time.Time) degrade.Route {
 	if r.order = o; !o.Covers(now, r.hash) {
 		r.order = nil
 	}
+	r.observed, r.instead = route.Observed, route.Instead
 	return route
 }
 

@@ -192,9 +192,8 @@ func (e *entry) release(ctx context.Context, now time.Time) (tierlock.Answer, er
 	if e.ladder.down() {
 		return tierlock.Answer{}, errNotAsked
 	}
-	t := e.ladder.target
-	pass := t.sensor.Count()
-	ans, err := t.store.Release(tierlock.Until(ctx, now.Add(settleIn)), e.hold)
+	pass := e.ladder.count()
+	ans, err := e.ladder.target.store.Release(tierlock.Until(ctx, now.Add(settleIn)), e.hold)
 	pass.Exit(err)
 	return ans, err
 }

@@ -44,6 +44,7 @@ type TargetStatus struct {
 	Epoch     uint64    // changes of State so far
 	Occupancy float64   // of the wire, as this chain's class meets it
 	Out       int       // operations on the wire
+	Own       int       // of them, this chain's
 	Limit     int       // of the wire
 }
 
@@ -77,7 +78,7 @@ func (l *ladder) status(order *degrade.Order, now time.Time) TargetStatus {
 	r := l.target.sensor.Read(now)
 	s := TargetStatus{
 		Target: l.target.name, State: m.State, Tier: route.Tier, Reason: route.Reason, Since: m.Since, Epoch: m.Epoch,
-		Occupancy: r.Occupancy, Out: l.target.sensor.Out(), Limit: l.target.sensor.Limit(),
+		Occupancy: r.Occupancy, Out: l.target.sensor.Out(), Own: l.wire.Out(), Limit: l.target.sensor.Limit(),
 	}
 	if p.Class == degrade.ClassWeak {
 		s.Occupancy = max(r.Occupancy, r.WeakOccupancy)

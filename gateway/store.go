@@ -117,6 +117,19 @@ func (t *target) changed() {
 	}
 }
 
+// busiest is the chain that has most out on the target, and how much that is.
+func (t *target) busiest() (chain string, out int) {
+	t.mu.Lock()
+	ladders := t.ladders
+	t.mu.Unlock()
+	for _, l := range ladders {
+		if n := l.wire.Out(); n >= out {
+			chain, out = l.chain.name, n
+		}
+	}
+	return chain, out
+}
+
 // refresh reads how far the store's clock may be from ours; every event carries it.
 func (s *store) refresh() {
 	if c := s.traits.Clocked; c != nil {

@@ -116,8 +116,8 @@ func TestALineOfHealthSaysNothingTwice(t *testing.T) {
 		whole bool // the store has no parts
 		line  string
 	}{
-		"a store of parts": {false, `level=WARN msg="health changed" chain=c store=main target=one from=normal to=down`},
-		"a whole store":    {true, `level=WARN msg="health changed" chain=c store=main from=normal to=down`},
+		"a store of parts": {false, `level=WARN msg="health changed" chain=c store=main target=one from=normal to=down after=0s`},
+		"a whole store":    {true, `level=WARN msg="health changed" chain=c store=main from=normal to=down after=0s`},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			one := gatewaytest.NewStore()

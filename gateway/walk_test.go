@@ -10,6 +10,7 @@ import (
 
 	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/audit"
+	"github.com/tierlock/tierlock/degrade"
 	"github.com/tierlock/tierlock/gateway"
 )
 
@@ -23,8 +24,26 @@ func TestRandomWalk(t *testing.T) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			p := weak()
 			p.TTL, p.Local.Permits = 15*time.Second, 2
-			bubble(t, p, func(t *testing.T, k one) { walk(t, k, seed) })
+			var steps heard[gateway.StepInfo]
+			bubble(t, p, func(t *testing.T, k one) { walk(t, k, seed) }, gateway.Hooks{Stepped: steps.hear})
+			contiguous(t, steps.told())
 		})
+	}
+}
+
+// contiguous checks that no change of health was lost on its way to the hook, told twice or
+// out of order.
+func contiguous(t *testing.T, steps []gateway.StepInfo) {
+	t.Helper()
+	was := degrade.Transition{To: degrade.Normal}
+	for _, s := range steps {
+		if s.Epoch != was.Epoch+1 || s.From != was.To || was.Epoch > 0 && s.Dwell != s.At.Sub(was.At) {
+			t.Errorf("%+v after %+v", s.Transition, was)
+		}
+		was = s.Transition
+	}
+	if len(steps) < 10 {
+		t.Errorf("%d changes of health", len(steps))
 	}
 }
 

@@ -41,6 +41,21 @@ func (l acquireLabels) child(took *prometheus.HistogramVec, count *prometheus.Co
 	}
 }
 
+// observedLabels are the labels of what the ladder of a chain on observe would have done.
+type observedLabels struct {
+	chain  string
+	tier   tierlock.Tier
+	reason tierlock.Reason
+}
+
+func (l observedLabels) child(count *prometheus.CounterVec) prometheus.Counter {
+	tier := refused
+	if l.tier != 0 {
+		tier = l.tier.String()
+	}
+	return count.WithLabelValues(l.chain, tier, reasonWord(l.reason))
+}
+
 // releaseLabels are the labels of one end of a lock.
 type releaseLabels struct {
 	chain  string
@@ -74,6 +89,7 @@ func (m *Metrics) Hooks() gateway.Hooks {
 		},
 		Stepped: func(i gateway.StepInfo) {
 			m.stepped.get([5]string{i.Chain, i.Target, i.From.String(), i.To.String(), reasonWord(i.Reason)}).Inc()
+			m.dwelt.get([2]string{i.Chain, i.From.String()}).Observe(i.Dwell.Seconds())
 		},
 		Ordered: func(i gateway.OrderInfo) {
 			m.ordered.get([2]string{i.Chain, orderWord(i.Order.Mode)}).Inc()
@@ -102,6 +118,9 @@ func (m *Metrics) onAcquired(i gateway.AcquireInfo) {
 	c := m.acquired.get(acquireLabels{i.Chain, v.Tier, v.Outcome, v.Reason})
 	c.count.Inc()
 	c.took.Observe((i.Took - i.Waited).Seconds())
+	if i.Observed != "" {
+		m.observed.get(observedLabels{i.Chain, i.Instead, i.Observed}).Inc()
+	}
 	if i.Waited > 0 {
 		m.waited.get(i.Chain).Observe(i.Waited.Seconds())
 	}

@@ -92,7 +92,9 @@ func TestEveryHookMovesItsMetrics(t *testing.T) {
 	h.Renewed(gateway.RenewInfo{Grant: g, Err: lost})
 	h.Renewed(gateway.RenewInfo{Grant: g, Err: errors.New("no answer")})
 	h.Lost(gateway.LostInfo{Grant: g, Cause: tierlock.ErrLost})
-	h.Stepped(gateway.StepInfo{Chain: "order", Transition: degrade.Transition{From: degrade.Normal, To: degrade.Down, Reason: tierlock.ReasonDown}})
+	h.Stepped(gateway.StepInfo{Chain: "order", Transition: degrade.Transition{From: degrade.Normal, To: degrade.Down, Reason: tierlock.ReasonDown, Dwell: 40 * time.Second}})
+	h.Acquired(gateway.AcquireInfo{Chain: "trial", Verdict: held, Observed: tierlock.ReasonDown, Instead: tierlock.Local})
+	h.Acquired(gateway.AcquireInfo{Chain: "trial", Verdict: held, Observed: tierlock.ReasonSaturated})
 	h.Ordered(gateway.OrderInfo{Chain: "order", Order: degrade.Order{Mode: tierlock.ModeBypass}})
 	h.Ordered(gateway.OrderInfo{Chain: "order"})
 	h.Settled(gateway.SettleInfo{Chain: "order", Status: tierlock.Released})
@@ -103,7 +105,11 @@ func TestEveryHookMovesItsMetrics(t *testing.T) {
 
 	shows(t, reg, acquires, `
 		tierlock_acquires_total{chain="order",outcome="failure",reason="held",tier="shared"} 1
-		tierlock_acquires_total{chain="order",outcome="system_error",reason="down",tier="none"} 1`)
+		tierlock_acquires_total{chain="order",outcome="system_error",reason="down",tier="none"} 1
+		tierlock_acquires_total{chain="trial",outcome="failure",reason="held",tier="shared"} 2`)
+	shows(t, reg, observed, `
+		tierlock_observed_total{chain="trial",reason="down",tier="local"} 1
+		tierlock_observed_total{chain="trial",reason="saturated",tier="refused"} 1`)
 	shows(t, reg, releases, `
 		tierlock_releases_total{chain="order",margin="expired"} 2
 		tierlock_releases_total{chain="order",margin="ok"} 5
@@ -142,6 +148,7 @@ func TestEveryHookMovesItsMetrics(t *testing.T) {
 		waitDuration:    {.3, 1},
 		holdRatio:       {.9 + .99 + .9901 + 1 + 1.1, 5},
 		spoolFsync:      {.003, 1},
+		dwell:           {40, 1},
 	} {
 		if sum, count := sums(t, reg, name); sum < want.sum-1e-6 || sum > want.sum+1e-6 || count != want.count {
 			t.Errorf("%s: sum %v of %d, want %v of %d", name, sum, count, want.sum, want.count)
@@ -197,6 +204,7 @@ func TestEveryRowOfTheTableShows(t *testing.T) {
 	m.Build("v1")
 	hooks := m.Hooks()
 	hooks.Stepped(gateway.StepInfo{Chain: "coupon", Transition: degrade.Transition{From: degrade.Normal, To: degrade.Slow}})
+	hooks.Acquired(gateway.AcquireInfo{Chain: "coupon", Observed: tierlock.ReasonDown})
 	hooks.Ordered(gateway.OrderInfo{Chain: "coupon"})
 	hooks.Settled(gateway.SettleInfo{Chain: "coupon"})
 	kit := gatewaytest.New(t, map[string]gateway.Policy{"coupon": gateway.Weak("one claim at a time", gateway.Reconcile)})

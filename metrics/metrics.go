@@ -17,13 +17,15 @@ type Metrics struct {
 
 	acquired    *cache[acquireLabels, acquireChild]
 	released    *cache[releaseLabels, releaseChild]
-	renewed     *cache[[2]string, prometheus.Counter] // chain, result
-	waited      *cache[string, prometheus.Observer]   // chain
-	unlockFails *cache[[2]string, prometheus.Counter] // chain, reason
-	passed      *cache[string, prometheus.Counter]    // chain
-	lost        *cache[[2]string, prometheus.Counter] // chain, reason
-	settled     *cache[[2]string, prometheus.Counter] // chain, status
-	stepped     *cache[[5]string, prometheus.Counter] // chain, target, from, to, reason
+	renewed     *cache[[2]string, prometheus.Counter]  // chain, result
+	waited      *cache[string, prometheus.Observer]    // chain
+	unlockFails *cache[[2]string, prometheus.Counter]  // chain, reason
+	passed      *cache[string, prometheus.Counter]     // chain
+	lost        *cache[[2]string, prometheus.Counter]  // chain, reason
+	settled     *cache[[2]string, prometheus.Counter]  // chain, status
+	stepped     *cache[[5]string, prometheus.Counter]  // chain, target, from, to, reason
+	dwelt       *cache[[2]string, prometheus.Observer] // chain, state
+	observed    *cache[observedLabels, prometheus.Counter]
 	ordered     *cache[[2]string, prometheus.Counter] // chain, mode
 	fetched     *cache[string, prometheus.Counter]    // result
 	fsync       prometheus.Observer
@@ -49,6 +51,10 @@ func New(reg prometheus.Registerer) (*Metrics, error) {
 	m.settled = pairs(b.counter(settled))
 	edges := b.counter(transitions)
 	m.stepped = newCache(func(k [5]string) prometheus.Counter { return edges.WithLabelValues(k[:]...) })
+	dwells := b.histogram(dwell)
+	m.dwelt = newCache(func(k [2]string) prometheus.Observer { return dwells.WithLabelValues(k[:]...) })
+	otherwise := b.counter(observed)
+	m.observed = newCache(func(l observedLabels) prometheus.Counter { return l.child(otherwise) })
 	m.ordered = pairs(b.counter(switchOrders))
 	fetches := b.counter(switchFetches)
 	m.fetched = newCache(func(result string) prometheus.Counter { return fetches.WithLabelValues(result) })

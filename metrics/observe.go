@@ -23,7 +23,7 @@ func (m *Metrics) Observe(gw *gateway.Gateway, log *audit.Log, job *reconcile.Jo
 	var all []prometheus.Collector
 	if gw != nil {
 		all = append(all, newReader(func(r *reader) { r.gateway(gw.Status()) },
-			heldLocks, inDoubt, tierActive, healthState, occupancy, switchVersion, switchMode, switchUntil))
+			heldLocks, inDoubt, tierActive, healthState, occupancy, wireShare, switchVersion, switchMode, switchUntil))
 		for _, c := range gw.Status().Chains {
 			m.begin(c.Chain)
 		}
@@ -113,6 +113,7 @@ func (r *reader) gateway(s gateway.Status) {
 			r.one(tierActive, tier, append(tierWords(), refused), c.Chain, t.Target)
 			r.one(healthState, t.State.String(), stateWords(), c.Chain, t.Target)
 			r.put(occupancy, t.Occupancy, c.Chain, t.Target)
+			r.put(wireShare, float64(t.Own)/float64(t.Limit), c.Chain, t.Target)
 		}
 	}
 }

@@ -52,7 +52,10 @@ const (
 	tierActive  = "tierlock_tier_active"
 	healthState = "tierlock_health_state"
 	transitions = "tierlock_transitions_total"
+	dwell       = "tierlock_health_dwell_seconds"
+	observed    = "tierlock_observed_total"
 	occupancy   = "tierlock_wire_occupancy_ratio"
+	wireShare   = "tierlock_wire_share_ratio"
 
 	switchVersion = "tierlock_switch_version"
 	switchMode    = "tierlock_switch_mode"
@@ -117,7 +120,10 @@ func Table() []Metric {
 		{tierActive, Gauge, "1 for the tier that serves a chain on a target now (or refused), 0 for the others.", []string{"chain", "target", "tier"}, nil},
 		{healthState, Gauge, "1 for the health state of a chain's target, 0 for the others.", []string{"chain", "target", "state"}, nil},
 		{transitions, Counter, "Changes of health state.", []string{"chain", "target", "from", "to", "reason"}, nil},
+		{dwell, Histogram, "Time spent in a health state before it was left.", []string{"chain", "state"}, []float64{.1, .5, 1, 2, 5, 10, 30, 60, 300, 1800}},
+		{observed, Counter, "Calls of a chain on observe that its ladder would have answered otherwise, by the tier it would have asked.", []string{"chain", "tier", "reason"}, nil},
 		{occupancy, Gauge, "Operations out on a target over its limit.", []string{"chain", "target"}, nil},
+		{wireShare, Gauge, "Operations of one chain out on a target over its limit, abandoned ones included.", []string{"chain", "target"}, nil},
 
 		// Switch.
 		{switchVersion, Gauge, "Version of the switch document in force; 0 before the first.", nil, nil},
