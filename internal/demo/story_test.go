@@ -90,11 +90,11 @@ func TestEveryLieIsSeen(t *testing.T) {
 		seen      func(*Report) bool
 	}{
 		"a lock that grants twice": {
-			seams:     Seams{Store: func(b tierlock.Backend) tierlock.Backend { return &grantsTwice{Backend: b} }},
+			seams: Seams{Store: func(b tierlock.Backend) tierlock.Backend { return &grantsTwice{Backend: b} }},
 			timetable: func(t *Timetable) { // a store that is never called slow, so that both instances ask it
 				t.SKUs, t.Normal, t.Wire, t.Attempt, t.StaleTTL = 1, 3*time.Second, 64, 1500*time.Millisecond, 5*time.Second
 			},
-			seen:      func(r *Report) bool { return r.Strong.Overlaps > 0 },
+			seen: func(r *Report) bool { return r.Strong.Overlaps > 0 },
 		},
 		"a recorder that drops every thousandth event": {
 			seams: Seams{Recorder: func() func(audit.Recorder) audit.Recorder {
