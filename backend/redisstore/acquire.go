@@ -54,10 +54,9 @@ func (s *Store) acquire(q *question, req tierlock.Request) (answer tierlock.Answ
 
 // acquire also tells what the server's clock showed, in Unix microseconds.
 func (p place) acquire(q *question, req tierlock.Request) (tierlock.Answer, int64, error) {
-	o := p.node.wanted(req)
-	r, sent, err := p.ask(q, p.node.acquiring, &acquireScript, o)
+	r, sent, err := p.claim(q, req)
 	if err == nil && r.status == tierlock.Gone && req.Entry == 0 { // entered before, it ended while it was looked at
-		r, sent, err = p.ask(q, p.node.acquiring, &acquireScript, o)
+		r, sent, err = p.claim(q, req)
 	}
 	if err != nil {
 		return tierlock.Answer{}, 0, err
@@ -65,20 +64,28 @@ func (p place) acquire(q *question, req tierlock.Request) (tierlock.Answer, int6
 	return r.answer(sent, req.TTL), r.now, nil
 }
 
+func (p place) claim(q *question, req tierlock.Request) (reply, time.Time, error) {
+	r := p.node.wanted(req)
+	defer r.free()
+	return p.ask(q, p.node.acquiring, &acquireScript, r)
+}
+
 // wanted is the operation that asks for req.
-func (n *node) wanted(req tierlock.Request) op {
-	o := opOf(req.Hold)
-	o.limit = notAfter{clock: &n.clock, at: req.NotAfter}
+func (n *node) wanted(req tierlock.Request) *rider {
+	r := riderFor(req.Hold)
+	r.limit.clock, r.limit.at = &n.clock, req.NotAfter
 	if req.Fenced {
-		o = o.fenced()
-		o.floor = uint64(req.Floor)
-		o.keep = max(fenceTTL, 10*req.TTL).Milliseconds()
+		r.fenced()
+		r.floor = uint64(req.Floor)
+		r.keep = max(fenceTTL, 10*req.TTL).Milliseconds()
 	}
-	if wait := time.Until(req.WaitTill).Milliseconds(); wait > 0 && !req.WaitTill.IsZero() {
-		o = o.lined()
-		o.wait, o.member = wait, n.inbox.member(req.ID)
+	if !req.WaitTill.IsZero() {
+		if wait := time.Until(req.WaitTill).Milliseconds(); wait > 0 {
+			r.lined()
+			r.wait, r.member = wait, n.inbox.member(req.ID)
+		}
 	}
-	return o
+	return r
 }
 
 // notAfter is the argument that tells the server when to refuse. It is worked out at the

@@ -19,7 +19,7 @@
 local keys, args, try = KEYS, ARGV, redis.pcall
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
-local stamp -- now as text, once one is needed
+local stamp = string.format('%.0f', now)
 
 -- whole is a token of a fence record, or nothing and the error that refuses it.
 local function whole(text)
@@ -36,7 +36,6 @@ end
 local function mint(fence, floor, keep)
   local token, text = math.max(floor + 1, now), nil
   if token == now then
-    stamp = stamp or string.format('%.0f', now)
     text = stamp
   else
     text = string.format('%.0f', token)
@@ -121,12 +120,13 @@ end
 local replies, r, k, a = {now, 0, 0, 0, 0}, 1, 1, 1 -- of one operation: no second table
 local wrote = false
 while args[a] do
-  local key, shape, id, till = keys[k], tonumber(args[a]), args[a + 1], args[a + 3]
+  local key, shape, id, till = keys[k], args[a], args[a + 1], args[a + 3]
   local status, left, word, depth, refusal = 4, 0, 0, 0, nil
   local fence, floor, keep, record, entry, line, wait, member
   local ttl = args[a + 2]
   k, a = k + 1, a + 4
-  if shape > 0 then
+  if shape ~= '0' then
+    shape = tonumber(shape)
     if shape % 4 >= 2 then
       record, k = keys[k], k + 1
     end
@@ -141,7 +141,7 @@ while args[a] do
     end
   end
 
-  if now < tonumber(till) then
+  if #till > #stamp or #till == #stamp and till > stamp then -- as numbers, which cost more to read
     local holder
     if record then
       holder = try('GET', key)

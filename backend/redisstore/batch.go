@@ -55,7 +55,8 @@ type batcher struct {
 	running sync.WaitGroup // carriers, and the timer when it is set
 }
 
-// rider is one operation that others may carry, and what came of it.
+// rider is one operation on its way, alone or carried by others, and what came of it. It
+// is one piece of memory that serves again when the answer is there.
 type rider struct {
 	op
 	script   *script
@@ -69,12 +70,16 @@ type rider struct {
 	sent  time.Time
 	err   error
 	told  chan struct{} // has one word when state is answered, or left because of the watch
+
+	call call    // of one that goes alone ...
+	room [18]any // ... and its words, the longest
 }
 
 type riderState uint8
 
 const (
-	inLine riderState = iota
+	outside riderState = iota
+	inLine
 	onTrip
 	served
 	left
@@ -82,25 +87,39 @@ const (
 
 var riders = sync.Pool{New: func() any { return &rider{told: make(chan struct{}, 1)} }}
 
+// riderFor asks about hold. Whoever takes it frees it.
+func riderFor(hold tierlock.Hold) *rider {
+	r := riders.Get().(*rider)
+	r.state = outside
+	r.about(hold)
+	return r
+}
+
+// free lets r serve again, but for one that has left: its trip still knows it.
+func (r *rider) free() {
+	if r.state != left {
+		riders.Put(r)
+	}
+}
+
 func newBatcher(n *node, client *redis.Client) *batcher {
 	return &batcher{node: n, client: client, most: n.cfg.PoolSize, limit: min(trips, n.cfg.PoolSize)}
 }
 
-// ask puts o, a question to s, to the server at to, and also tells when it was sent. Its
+// ask puts r, a question to s, to the server at to, and also tells when it was sent. Its
 // error is a [*tierlock.Fault].
-func (b *batcher) ask(q *question, to place, s *script, o op) (reply, time.Time, error) {
+func (b *batcher) ask(q *question, to place, s *script, r *rider) (reply, time.Time, error) {
 	if to.alone {
-		return b.alone(q, to, s, o)
+		return b.alone(q, to, s, r)
 	}
 	b.mu.Lock()
 	if b.closed || b.first == len(b.line) && b.out < b.limit {
 		b.out++
 		b.mu.Unlock()
 		defer b.back()
-		return b.alone(q, to, s, o)
+		return b.alone(q, to, s, r)
 	}
-	r := riders.Get().(*rider)
-	r.op, r.script, r.group = o, s, b.node.group(o.of)
+	r.script, r.group = s, b.node.group(r.of)
 	r.asked, r.deadline, r.state = q.asked, q.deadline, inLine
 	b.join(r)
 	b.mu.Unlock()
@@ -108,16 +127,15 @@ func (b *batcher) ask(q *question, to place, s *script, o op) (reply, time.Time,
 }
 
 // alone carries one operation on the caller's goroutine.
-func (b *batcher) alone(q *question, to place, s *script, o op) (reply, time.Time, error) {
-	l := s.about(to, o)
-	if l.op.limit.clock == nil {
-		l.op.limit.sent = time.Now()
+func (b *batcher) alone(q *question, to place, s *script, r *rider) (reply, time.Time, error) {
+	r.call = s.call(to, r.room[:], &r.op)
+	r.limit.sent = time.Time{}
+	if r.limit.clock == nil {
+		r.limit.sent = time.Now()
 	}
-	r, err := l.call.reply(l.call.run(q, b.client), 0)
-	sent := l.op.limit.sent
-	lones.Put(l)
-	b.node.heard(q, sent, r)
-	return r, sent, err
+	said, err := r.call.reply(r.call.run(q, b.client), 0)
+	b.node.heard(q, r.limit.sent, said)
+	return said, r.limit.sent, err
 }
 
 // back ends the trip of a caller that carried its own.
@@ -156,21 +174,24 @@ func (b *batcher) join(r *rider) {
 
 // wait ends with r's answer, or with ctx.
 func (b *batcher) wait(ctx context.Context, r *rider) (reply, time.Time, error) {
-	select {
-	case <-r.told:
-	case <-ctx.Done():
-		b.mu.Lock()
-		if b.leave(r, ctx.Err()) {
-			b.mu.Unlock()
-			return reply{}, time.Time{}, r.err
-		}
-		b.mu.Unlock()
+	if done := ctx.Done(); done == nil {
 		<-r.told
+	} else {
+		select {
+		case <-r.told:
+		case <-done:
+			b.mu.Lock()
+			if b.leave(r, ctx.Err()) {
+				b.mu.Unlock()
+				return reply{}, time.Time{}, r.err
+			}
+			b.mu.Unlock()
+			<-r.told
+		}
 	}
 	said, sent, err := r.reply, r.sent, r.err
 	if r.state == served { // else its trip still knows it
 		r.trip, r.err = nil, nil
-		riders.Put(r)
 	}
 	return said, sent, err
 }

@@ -11,14 +11,19 @@ import (
 // its line.
 func (s *Store) Release(ctx context.Context, hold tierlock.Hold) (tierlock.Answer, error) {
 	return s.ask(ctx, hold, func(q *question, to place) (reply, time.Time, error) {
-		return to.ask(q, to.node.controlling, &releaseScript, opOf(hold).lined())
+		r := riderFor(hold)
+		defer r.free()
+		r.lined()
+		return to.ask(q, to.node.controlling, &releaseScript, r)
 	})
 }
 
 // Lookup asks who holds the key.
 func (s *Store) Lookup(ctx context.Context, hold tierlock.Hold) (tierlock.Answer, error) {
 	return s.ask(ctx, hold, func(q *question, to place) (reply, time.Time, error) {
-		return to.ask(q, to.node.controlling, &lookupScript, opOf(hold))
+		r := riderFor(hold)
+		defer r.free()
+		return to.ask(q, to.node.controlling, &lookupScript, r)
 	})
 }
 

@@ -31,18 +31,20 @@ func (s *Store) Pass(ctx context.Context, from tierlock.Hold, to tierlock.Reques
 
 func (s *Store) pass(q *question, from tierlock.Hold, to tierlock.Request) (tierlock.Answer, error) {
 	return s.put(q, to.Hold, func(q *question, at place) (reply, time.Time, error) {
-		return at.ask(q, at.node.controlling, &passScript, at.node.passed(from, to))
+		r := at.node.passed(from, to)
+		defer r.free()
+		return at.ask(q, at.node.controlling, &passScript, r)
 	})
 }
 
 // passed is the operation that puts to in the place of from.
-func (n *node) passed(from tierlock.Hold, to tierlock.Request) op {
-	o := n.wanted(to)
-	o.from, o.entry = from.ID.Secret(), from.Entry
-	if o.entry != 0 {
-		o = o.deep()
+func (n *node) passed(from tierlock.Hold, to tierlock.Request) *rider {
+	r := n.wanted(to)
+	r.from, r.entry = from.ID.Secret(), from.Entry
+	if r.entry != 0 {
+		r.deepen()
 	}
-	return o
+	return r
 }
 
 func passArgs(o *op, words []any) []any {

@@ -55,10 +55,13 @@ func (s *Store) probe(ctx context.Context, key tierlock.Key) error {
 
 // probe takes hold and gives it back.
 func (p place) probe(ctx context.Context, hold tierlock.Hold, notAfter time.Time) error {
-	take := acquireScript.about(p, p.node.wanted(tierlock.Request{Hold: hold, NotAfter: notAfter}))
-	give := releaseScript.about(p, opOf(hold))
+	take, give := p.node.wanted(tierlock.Request{Hold: hold, NotAfter: notAfter}), riderFor(hold)
+	defer take.free()
+	defer give.free()
+	take.call = acquireScript.call(p, take.room[:], &take.op)
+	give.call = releaseScript.call(p, give.room[:], &give.op)
 	cmds := pipelined(ctx, p.node.probes, []*call{&take.call, &give.call})
-	for i, l := range []*lone{take, give} {
+	for i, l := range []*rider{take, give} {
 		if _, err := l.call.reply(cmds[i], 0); err != nil {
 			return err
 		}

@@ -63,12 +63,11 @@ type renewal struct {
 // errEntered is why a hold is asked about once more.
 var errEntered = errors.New("the lock was entered more than once")
 
-func (r renewal) op(at int) op {
-	o := opOf(r.holds[at])
+func (r renewal) fill(o *op, at int) {
+	o.about(r.holds[at])
 	if r.deep[at] {
-		o = o.deep()
+		o.deepen()
 	}
-	return o
 }
 
 // hear takes in what was said of one hold.
@@ -102,8 +101,10 @@ func (r renewal) put(q *question, todo map[place][]int) {
 func (r renewal) ask(q *question, to place, which []int) {
 	if len(which) == 1 {
 		at := which[0]
-		reply, sent, err := to.ask(q, to.node.controlling, &renewScript, r.op(at))
-		r.hear(at, reply, sent, err)
+		one := riderFor(r.holds[at])
+		defer one.free()
+		said, sent, err := to.ask(q, to.node.controlling, &renewScript, one)
+		r.hear(at, said, sent, err)
 		return
 	}
 	groups := map[uint16][]int{}
@@ -121,8 +122,8 @@ func (r renewal) ask(q *question, to place, which []int) {
 		for part := range slices.Chunk(group, most) {
 			ops := make([]*op, len(part))
 			for i, at := range part {
-				o := r.op(at)
-				ops[i] = &o
+				ops[i] = new(op)
+				r.fill(ops[i], at)
 			}
 			c := renewScript.call(to, nil, ops...)
 			calls, parts = append(calls, &c), append(parts, part)

@@ -6,7 +6,6 @@ import (
 	_ "embed"
 	"encoding/hex"
 	"strings"
-	"sync"
 
 	"github.com/redis/go-redis/v9"
 
@@ -92,33 +91,30 @@ type op struct {
 	from   string // id that hands the lock over
 }
 
-// opOf asks about hold.
-func opOf(hold tierlock.Hold) op {
-	o := op{of: hold.Key, key: hold.Key.String(), ttl: hold.TTL.Milliseconds(), entry: hold.Entry}
+// about has o ask about hold. An op is filled where it stays: copied from hand to hand it
+// cost a sixth of the client's time (measured).
+func (o *op) about(hold tierlock.Hold) {
+	*o = op{of: hold.Key, key: hold.Key.String(), ttl: hold.TTL.Milliseconds(), entry: hold.Entry}
 	hold.ID.AppendSecret(o.id[:0])
 	if o.entry != 0 {
-		o = o.deep()
+		o.deepen()
 	}
-	return o
 }
 
-// The three below are o with one of the records beside its lock.
-func (o op) deep() op {
+// The three below add one of the records beside its lock.
+func (o *op) deepen() {
 	o.shape |= shapeEntry
 	o.depth = "{" + o.key + "}:depth"
-	return o
 }
 
-func (o op) fenced() op {
+func (o *op) fenced() {
 	o.shape |= shapeFenced
 	o.fence = "{" + o.key + "}:fence"
-	return o
 }
 
-func (o op) lined() op {
+func (o *op) lined() {
 	o.shape |= shapeLine
 	o.line = "{" + o.key + "}:wait"
-	return o
 }
 
 // secret is a request id as it stands in the store.
@@ -192,24 +188,6 @@ func (s *script) call(to place, room []any, ops ...*op) call {
 		words = s.args(o, words)
 	}
 	return call{script: s, by: by, asking: to.asking, words: words, ops: len(ops)}
-}
-
-// lone is a call of one operation, in one piece of memory, which serves again when the
-// answer is there.
-type lone struct {
-	op   op
-	call call
-	room [18]any // for the words of the longest
-}
-
-var lones = sync.Pool{New: func() any { return new(lone) }}
-
-// about is the call of s for o alone.
-func (s *script) about(to place, o op) *lone {
-	l := lones.Get().(*lone)
-	l.op = o
-	l.call = s.call(to, l.room[:], &l.op)
-	return l
 }
 
 // run calls the script by its name, and once by its body when the server does not know the

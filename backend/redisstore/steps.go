@@ -61,11 +61,12 @@ func (s *Store) passInSteps(q *question, from tierlock.Hold, to tierlock.Request
 // mint has a token made for req.
 func (s *Store) mint(q *question, req tierlock.Request) (token tierlock.Token, err error) {
 	err = s.send(q, req.Key, func(to place) error {
-		o := to.node.wanted(req)
-		o.key = o.fence
-		o.shape, o.limit = 0, notAfter{}
-		r, _, err := to.node.acquiring.alone(q, to, &mintScript, o)
-		token = r.token
+		r := to.node.wanted(req)
+		defer r.free()
+		r.key = r.fence
+		r.shape, r.limit = 0, notAfter{}
+		said, _, err := to.node.acquiring.alone(q, to, &mintScript, r)
+		token = said.token
 		return err
 	})
 	return token, err

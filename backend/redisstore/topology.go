@@ -32,28 +32,26 @@ type place struct {
 	bare   bool // with its own lock's key and no record beside it: they may be, too
 }
 
-// ask has b carry o; where the lock turns out to have been entered, once more with the
-// record of its entries. Where that record is in another place, the server says so.
-func (p place) ask(q *question, b *batcher, s *script, o op) (reply, time.Time, error) {
+// ask has b carry r, where its script serves one operation a call alone; where the lock
+// turns out to have been entered, once more with the record of its entries. Where that
+// record is in another place, the server says so.
+func (p place) ask(q *question, b *batcher, s *script, r *rider) (reply, time.Time, error) {
 	if p.bare {
-		if o.shape&shapeFenced != 0 {
+		if r.shape&shapeFenced != 0 {
 			return reply{}, time.Time{}, errApart
 		}
-		o.shape &^= shapeLine // who waits asks by time
+		r.shape &^= shapeLine // who waits asks by time
 	}
-	r, sent, err := p.carried(q, b, s, o)
-	if err == nil && r.entered() {
-		return p.carried(q, b, s, o.deep())
-	}
-	return r, sent, err
-}
-
-// carried goes alone where its script serves one operation a call.
-func (p place) carried(q *question, b *batcher, s *script, o op) (reply, time.Time, error) {
+	put := b.ask
 	if s == &passScript {
-		return b.alone(q, p, s, o)
+		put = b.alone
 	}
-	return b.ask(q, p, s, o)
+	said, sent, err := put(q, p, s, r)
+	if err == nil && said.entered() {
+		r.deepen()
+		return put(q, p, s, r)
+	}
+	return said, sent, err
 }
 
 // send puts a question about key where it belongs; put's error is a fault.
