@@ -279,7 +279,7 @@ func TestCloseAnswersWhoStandsInLineAndWhoTravels(t *testing.T) {
 			if travelling {
 				server.Freeze()
 				g.Go()
-				eventually(t, "they travel", func() bool { return g.InLine() == 0 })
+				eventually(t, "they travel", func() bool { return g.InLine() == 0 && g.OnTheWire() })
 			}
 			if err := store.Close(); err != nil {
 				t.Error(err)

@@ -36,6 +36,12 @@ func (g Gathering) InLine() (sum int) {
 	return sum
 }
 
+// OnTheWire tells that an acquire has a connection to itself.
+func (g Gathering) OnTheWire() bool {
+	stats := g[0].client.PoolStats()
+	return stats.TotalConns > stats.IdleConns
+}
+
 // Go lets them travel.
 func (g Gathering) Go() {
 	for _, b := range g {

@@ -2,7 +2,9 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"net"
 	"strings"
 	"sync"
 	"time"
@@ -21,8 +23,12 @@ const (
 	// afterEnd is how long after the end that a holder was given the next try comes.
 	afterEnd = 5 * time.Millisecond
 	// earlyFor is how long a word waits for whom it is about: the answer that sends it to
-	// sleep may be on its way still.
-	earlyFor = time.Second
+	// sleep may be on its way still. After passAfter it is the next one's turn as well.
+	earlyFor  = time.Second
+	passAfter = 20 * time.Millisecond
+	// quietFor is how long a subscription says nothing before it is asked for a sign of
+	// life: a server that vanished without a word closes no connection.
+	quietFor = 5 * time.Second
 	// mostEarly bounds those words.
 	mostEarly = 1024
 	// resubscribeFirst is the pause before a broken subscription is made again, doubled up
@@ -36,10 +42,13 @@ const (
 // no subscription, no right to one, a server that fails over — so nobody relies on it:
 // whoever sleeps also wakes by time, and when the subscription is made again.
 type inbox struct {
-	node *node
-	name string // of this process on this node; the server has it in its lines
-	stop context.CancelFunc
-	done sync.WaitGroup
+	node   *node
+	name   string          // of this process on this node; the server has it in its lines
+	ending context.Context //nolint:containedctx // ends with the inbox
+	stop   context.CancelFunc
+	done   sync.WaitGroup
+
+	retry, quiet time.Duration // retryEvery and quietFor, but in tests
 
 	mu     sync.Mutex
 	opened bool                        // guarded by mu
@@ -56,10 +65,12 @@ type sleeper struct {
 }
 
 func newInbox(n *node) *inbox {
-	return &inbox{
-		node: n, name: tierlock.NewRequestID().Fingerprint(), stop: func() {},
+	b := &inbox{
+		node: n, name: tierlock.NewRequestID().Fingerprint(), retry: retryEvery, quiet: quietFor,
 		asleep: map[tierlock.Key][]*sleeper{}, early: map[tierlock.Key]time.Time{},
 	}
+	b.ending, b.stop = context.WithCancel(context.Background())
+	return b
 }
 
 // member is how a request stands in the server's lines. It names the request by its
@@ -75,9 +86,7 @@ func (b *inbox) open() {
 		return
 	}
 	b.opened = true
-	var ctx context.Context
-	ctx, b.stop = context.WithCancel(context.Background())
-	b.done.Go(func() { b.run(ctx) })
+	b.done.Go(func() { b.run(b.ending) })
 }
 
 // close ends the subscription and waits for its goroutine.
@@ -137,10 +146,19 @@ func (b *inbox) listen(ctx context.Context) (subscribed bool, err error) {
 	if err := sub.Subscribe(within, inboxPrefix+b.name); err != nil {
 		return false, err
 	}
-	// The first reply comes within a deadline, the words after it when they come. A server
-	// that vanished without a word is found out by TCP's own signs of life.
-	for timeout := b.node.cfg.Dial + b.node.cfg.Timeout; ; timeout = 0 {
-		got, err := sub.ReceiveTimeout(ctx, timeout)
+	asked := true // the reply is awaited, and comes within a deadline
+	for {
+		patience := b.quiet
+		if asked {
+			patience = b.node.cfg.Dial + b.node.cfg.Timeout
+		}
+		got, err := sub.ReceiveTimeout(ctx, patience)
+		var late net.Error
+		if errors.As(err, &late) && late.Timeout() && !asked {
+			asked, err = true, sub.Ping(ctx)
+		} else {
+			asked = false
+		}
 		if err != nil {
 			return subscribed, err
 		}
@@ -176,21 +194,6 @@ func (b *inbox) hear(word string) {
 		}
 	}
 	who.wake()
-}
-
-// keep has the next one that would sleep for key not do so.
-func (b *inbox) keep(key tierlock.Key) {
-	now := time.Now()
-	if len(b.early) >= mostEarly {
-		for old, since := range b.early {
-			if now.Sub(since) > earlyFor {
-				delete(b.early, old)
-			}
-		}
-	}
-	if len(b.early) < mostEarly {
-		b.early[key] = now
-	}
 }
 
 // wakeAll has everybody try: what was told while there was no subscription is lost.

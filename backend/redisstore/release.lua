@@ -1,5 +1,6 @@
 -- Release: give an entry back of each lock that its request id holds; the last one frees it,
--- and tells the first of those who wait for it.
+-- and tells the first of those who wait for it. Who finds it free tells, too: so whoever
+-- was told and has no use for it passes the word on.
 -- One call serves any number of operations of one slot, as in acquire.
 -- KEYS  of each operation: the lock; when it leaves an entry: its depth; and when it wakes:
 --       the line
@@ -61,13 +62,12 @@ local wrote = false
 while args[a] do
   local key, id = keys[k], args[a + 1]
   local status, left, word, depth, refusal = 6, 0, 0, 0, nil
-  local shape, entry, line = tonumber(args[a]), '0', nil
-  local record
+  local shape, entry, record, line = args[a], '0', nil, nil
   k, a = k + 1, a + 2
-  if shape % 4 >= 2 then
+  if shape == '2' or shape == '6' then
     record, entry, k, a = keys[k], args[a], k + 1, a + 1
   end
-  if shape >= 4 then
+  if shape == '4' or shape == '6' then
     line, k = keys[k], k + 1
   end
   local holder = try('GET', key)
@@ -100,7 +100,7 @@ while args[a] do
     end
     status, left, word, depth = 0, 0, why, 0
   end
-  if status == 5 and line then
+  if line and (status == 5 or status == 6) then
     wake(line, key)
   end
   wrote = wrote or status == 5 or status == 2

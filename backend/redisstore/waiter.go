@@ -12,21 +12,17 @@ import (
 // a second has gone by, jittered. It returns ctx's error when ctx ends, at its deadline
 // even if Done does not fire then. Only a request that was asked with WaitTill has a place
 // in the server's line.
+//
+// Who was told at the very moment in which its caller left passes the word on.
 func (s *Store) Wait(ctx context.Context, hold tierlock.Hold, held tierlock.Answer) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	pause := jitter(retryEvery)
-	if held.Remaining > 0 {
-		pause = min(pause, held.Remaining+jitter(afterEnd))
-	}
-	var atEnd error
-	if end, ok := ctx.Deadline(); ok && time.Until(end) < pause {
-		pause, atEnd = time.Until(end), context.DeadlineExceeded
-	}
+	pause := retryEvery
+	var box *inbox
 	var awake <-chan struct{} // nil, and silent, where no server is known
 	if to, err := s.servers.place(ctx, hold.Key); err == nil {
-		box := to.node.inbox
+		box, pause = to.node.inbox, to.node.inbox.retry
 		sleeper := box.join(hold.Key, hold.ID.Fingerprint())
 		if sleeper == nil {
 			return nil
@@ -34,14 +30,31 @@ func (s *Store) Wait(ctx context.Context, hold tierlock.Hold, held tierlock.Answ
 		defer box.leave(hold.Key, sleeper)
 		awake = sleeper.awake
 	}
+	pause = jitter(pause)
+	if held.Remaining > 0 {
+		pause = min(pause, held.Remaining+jitter(afterEnd))
+	}
+	var atEnd error
+	if end, ok := ctx.Deadline(); ok && time.Until(end) < pause {
+		pause, atEnd = time.Until(end), context.DeadlineExceeded
+	}
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
+	var err error
 	select {
 	case <-awake:
 		return nil
 	case <-timer.C:
-		return atEnd
+		err = atEnd
 	case <-ctx.Done():
-		return ctx.Err()
+		err = ctx.Err()
 	}
+	select {
+	case <-awake:
+		if err != nil {
+			box.passOn(hold.Key)
+		}
+	default:
+	}
+	return err
 }

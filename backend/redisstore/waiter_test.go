@@ -114,6 +114,7 @@ func TestTheDeadAreNotWoken(t *testing.T) {
 	if err := dead.Close(); err != nil {
 		t.Fatal(err)
 	}
+	listening(t, boss, 1)
 	second := other(first)
 	held := lineUp(t, waiter, second)
 	listening(t, boss, 2)
