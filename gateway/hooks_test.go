@@ -4,8 +4,10 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/degrade"
 	"github.com/tierlock/tierlock/gateway"
 )
 
@@ -47,6 +49,32 @@ func TestEveryVerdictIsToldOnce(t *testing.T) {
 			t.Errorf("told %v", outcomes)
 		}
 	}, gateway.Hooks{Acquired: hook.hear})
+}
+
+// A hook that panics ends the call that met it, which may be one of many requests of a
+// server that goes on. What happens after it is told all the same.
+func TestAHookThatPanicsDoesNotSilenceTheLadder(t *testing.T) {
+	var hook heard[degrade.State]
+	bubble(t, weak(), func(t *testing.T, k one) {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("the hook's panic did not reach its caller")
+				}
+			}()
+			k.takeDown()
+		}()
+		k.Store.Mend()
+		eventually(t, 10*time.Second, "normal again", func() bool { return k.Status().Chains[0].Targets[0].State == degrade.Normal })
+		if told := hook.told(); !slices.Equal(told, []degrade.State{degrade.Down, degrade.Recovering, degrade.Normal}) {
+			t.Errorf("told %v", told)
+		}
+	}, gateway.Hooks{Stepped: func(i gateway.StepInfo) {
+		hook.hear(i.To)
+		if i.To == degrade.Down {
+			panic("a hook's own fault")
+		}
+	}})
 }
 
 func TestOnLostIsAWord(t *testing.T) {

@@ -74,24 +74,30 @@ func (l *ladder) step() {
 // tell tells the edges in the order in which they were taken, with no lock held: whoever
 // finds somebody telling leaves its edge to him.
 func (l *ladder) tell() {
-	for {
-		l.mu.Lock()
-		if l.telling || len(l.edges) == 0 {
-			l.mu.Unlock()
-			return
-		}
-		l.telling = true
-		edge := l.edges[0]
-		l.edges = l.edges[1:]
+	for l.tellOne() {
+	}
+}
+
+// tellOne tells the oldest edge. It is false when there is none, or when somebody else is
+// telling. A hook that panics ends its own call; the edges behind it are told with the next.
+func (l *ladder) tellOne() bool {
+	l.mu.Lock()
+	if l.telling || len(l.edges) == 0 {
 		l.mu.Unlock()
-
-		l.log(edge)
-		tell(l.chain.gw.hooks.Stepped, StepInfo{Chain: l.chain.name, Target: l.target.name, Transition: edge})
-
+		return false
+	}
+	l.telling = true
+	edge := l.edges[0]
+	l.edges = l.edges[1:]
+	l.mu.Unlock()
+	defer func() {
 		l.mu.Lock()
 		l.telling = false
 		l.mu.Unlock()
-	}
+	}()
+	l.log(edge)
+	tell(l.chain.gw.hooks.Stepped, StepInfo{Chain: l.chain.name, Target: l.target.name, Transition: edge})
+	return true
 }
 
 // count notes an operation that is never refused.
