@@ -86,3 +86,20 @@ func (e *InvalidError) Error() string {
 
 // Is matches [ErrInvalid].
 func (e *InvalidError) Is(target error) bool { return target == ErrInvalid }
+
+// Invalids returns every refused input in err, in order: a check joins all that it finds.
+func Invalids(err error) []*InvalidError {
+	switch e := err.(type) { //nolint:errorlint // walks the tree itself
+	case nil:
+		return nil
+	case *InvalidError:
+		return []*InvalidError{e}
+	case interface{ Unwrap() []error }:
+		var all []*InvalidError
+		for _, one := range e.Unwrap() {
+			all = append(all, Invalids(one)...)
+		}
+		return all
+	}
+	return Invalids(errors.Unwrap(err))
+}

@@ -1,6 +1,7 @@
 package tierlock_test
 
 import (
+	"context"
 	"encoding"
 	"encoding/json"
 	"errors"
@@ -136,6 +137,20 @@ func TestErrorsTellOutcomesApart(t *testing.T) {
 				t.Errorf("%s: Is(%v) = %v", name, s, !want)
 			}
 		}
+	}
+}
+
+func TestInvalidsFindsEveryRefusedInput(t *testing.T) {
+	a, b, c := tierlock.Invalid("a", "", "want a"), tierlock.Invalid("b", "", "want b"), tierlock.Invalid("c", "", "want c")
+	var fields []string
+	for _, e := range tierlock.Invalids(errors.Join(fmt.Errorf("in file: %w", errors.Join(a, context.Canceled)), &tierlock.Error{Err: b}, c)) {
+		fields = append(fields, e.Field)
+	}
+	if !slices.Equal(fields, []string{"a", "b", "c"}) {
+		t.Errorf("found %v", fields)
+	}
+	if got := tierlock.Invalids(context.Canceled); got != nil || tierlock.Invalids(nil) != nil {
+		t.Errorf("found %v where there is none", got)
 	}
 }
 

@@ -96,7 +96,7 @@ type fault struct {
 // Anything else is a fault of ours and says no more than that.
 func writeError(w http.ResponseWriter, err error) {
 	var verdict *tierlock.Error
-	switch faults := invalids(err); {
+	switch faults := faultsOf(err); {
 	case errors.As(err, &verdict) && verdict.Outcome != 0:
 		status, body := verdictBody(verdict.Verdict)
 		writeJSON(w, status, body)
@@ -113,21 +113,12 @@ func writeError(w http.ResponseWriter, err error) {
 	}
 }
 
-// invalids collects every InvalidError in err, in order.
-func invalids(err error) []fault {
-	switch e := err.(type) { //nolint:errorlint // walks the tree itself
-	case nil:
-		return nil
-	case *tierlock.InvalidError:
-		return []fault{{Field: e.Field, Value: clip(e.Value), Rule: e.Rule}}
-	case interface{ Unwrap() []error }:
-		var all []fault
-		for _, one := range e.Unwrap() {
-			all = append(all, invalids(one)...)
-		}
-		return all
+// faultsOf are the refused inputs in err, as the wire has them.
+func faultsOf(err error) (all []fault) {
+	for _, e := range tierlock.Invalids(err) {
+		all = append(all, fault{Field: e.Field, Value: clip(e.Value), Rule: e.Rule})
 	}
-	return invalids(errors.Unwrap(err))
+	return all
 }
 
 // onWire names the field of a fault that the gateway found as the wire does: the gateway

@@ -71,7 +71,7 @@ func FuzzReadRequest(f *testing.F) {
 		r := httptest.NewRequest(http.MethodPost, "/v1/try", bytes.NewReader(body))
 		req, err := readRequest(httptest.NewRecorder(), r, acquireShape)
 		if err != nil {
-			if len(invalids(err)) == 0 {
+			if len(tierlock.Invalids(err)) == 0 {
 				t.Fatalf("%q: %v is no invalid input", body, err)
 			}
 			return

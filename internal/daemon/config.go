@@ -199,11 +199,11 @@ func Parse(text []byte) (Config, error) {
 // not wrong a second time for being empty.
 func without(err, told error) error {
 	known := map[string]bool{}
-	for _, f := range inputFaults(told) {
+	for _, f := range tierlock.Invalids(told) {
 		known[f.Field] = true
 	}
 	var rest []error
-	for _, f := range inputFaults(err) {
+	for _, f := range tierlock.Invalids(err) {
 		if !known[f.Field] {
 			rest = append(rest, f)
 		}

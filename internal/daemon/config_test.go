@@ -84,7 +84,7 @@ chains:
   "Bad Name": {class: weak, protects: p, on_lost: fence, store: nosuch}
 `))
 	var got []string
-	for _, f := range inputFaults(err) {
+	for _, f := range tierlock.Invalids(err) {
 		got = append(got, f.Field)
 	}
 	for _, want := range []string{
@@ -151,7 +151,7 @@ func TestBadConfigurations(t *testing.T) {
 			if !errors.Is(err, tierlock.ErrInvalid) {
 				t.Fatalf("error %v", err)
 			}
-			faults := inputFaults(err)
+			faults := tierlock.Invalids(err)
 			if len(faults) != 1 {
 				t.Errorf("%d faults, want one: %v", len(faults), err)
 			}

@@ -170,7 +170,7 @@ func TestAWrongDSNIsToldAtOnceAndNotShown(t *testing.T) {
 		c := config(t, t.TempDir(), redis, kafka)
 		c.Reconcile.Database = &d
 		_, err := OpenReconciler(c, "v0", slog.New(slog.DiscardHandler), false, true)
-		if faults := inputFaults(err); len(faults) != 1 || faults[0].Field != field || strings.Contains(err.Error(), "s3cret") || strings.Contains(err.Error(), "shop") {
+		if faults := tierlock.Invalids(err); len(faults) != 1 || faults[0].Field != field || strings.Contains(err.Error(), "s3cret") || strings.Contains(err.Error(), "shop") {
 			t.Errorf("%s: %v", field, err)
 		}
 	}

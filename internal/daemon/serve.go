@@ -94,7 +94,7 @@ func (p Process) fail(format string, err error) int {
 		Faults []fault `json:"faults,omitempty"`
 	}{Error: err.Error()}
 	code := ExitError
-	for _, e := range inputFaults(err) {
+	for _, e := range tierlock.Invalids(err) {
 		body.Error, code = "invalid", ExitUsage
 		body.Faults = append(body.Faults, fault{e.Field, e.Value, e.Rule})
 	}
@@ -110,25 +110,6 @@ func (p Process) fail(format string, err error) int {
 		}
 	}
 	return code
-}
-
-// inputFaults collects every refused input in err, in order.
-func inputFaults(err error) []*tierlock.InvalidError {
-	switch e := err.(type) { //nolint:errorlint // walks the tree itself
-	case nil:
-		return nil
-	case *tierlock.InvalidError:
-		return []*tierlock.InvalidError{e}
-	case interface{ Unwrap() []error }:
-		var all []*tierlock.InvalidError
-		for _, one := range e.Unwrap() {
-			all = append(all, inputFaults(one)...)
-		}
-		return all
-	case interface{ Unwrap() error }:
-		return inputFaults(e.Unwrap())
-	}
-	return nil
 }
 
 func quoted(value string) string {
