@@ -9,7 +9,7 @@ import (
 )
 
 // acquireShape is the body of try and lock.
-var acquireShape = shape{required: []string{fieldKey}, optional: []string{fieldID, fieldWait, fieldTTL}}
+var acquireShape = shape{required: []string{fieldKey}, optional: []string{fieldID, fieldWait, fieldTTL, fieldEntry, fieldAbout}}
 
 // try is tryLock(key, request id, wait, ttl): one attempt, or attempts for wait_ms.
 func (a *API) try(w http.ResponseWriter, r *http.Request) {
@@ -38,7 +38,11 @@ func (a *API) acquire(w http.ResponseWriter, r *http.Request, req request, waits
 		writeError(w, err)
 		return
 	}
-	if !req.idGiven {
+	switch {
+	case req.entry != 0 && !req.idGiven:
+		writeError(w, tierlock.Invalid(fieldID, "", "is missing: it names the lock that entry enters"))
+		return
+	case !req.idGiven:
 		req.id = tierlock.NewRequestID()
 	}
 	call := chain.TryLock
@@ -68,13 +72,21 @@ func (a *API) grant(w http.ResponseWriter, r *http.Request, req request, l *gate
 	if r.Context().Err() != nil {
 		return
 	}
-	writeJSON(w, http.StatusOK, grantBody(l.Grant(), l.Reason(), time.Now()))
+	body := grantBody(l.Grant(), l.Reason(), time.Now())
+	body.Entry = req.entry
+	writeJSON(w, http.StatusOK, body)
 	answered = true
 }
 
 // options are the request's, for the gateway. Nothing taken here is renewed by itself.
 func (r *request) options() []gateway.Option {
 	opts := []gateway.Option{gateway.WithoutRenew(), gateway.WithRequestID(r.id)}
+	if r.entry != 0 {
+		opts = append(opts, gateway.Reenter(r.id), gateway.WithEntry(r.entry))
+	}
+	if r.about != nil {
+		opts = append(opts, gateway.About(*r.about))
+	}
 	if r.ttl > 0 {
 		opts = append(opts, gateway.WithTTL(r.ttl))
 	}

@@ -16,6 +16,7 @@ type granted struct {
 	Reason      tierlock.Reason  `json:"reason,omitempty"` // why it is not plainly shared
 	Key         tierlock.Key     `json:"key"`
 	RequestID   string           `json:"request_id"` // the secret: this answer is the only place that shows it
+	Entry       uint64           `json:"entry,omitempty"`
 	Exclusive   bool             `json:"exclusive"`
 	Token       *tierlock.Token  `json:"token"` // null: this tier or chain has none
 	ExpiresInMS int64            `json:"expires_in_ms"`

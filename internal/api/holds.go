@@ -10,11 +10,18 @@ import (
 	"github.com/tierlock/tierlock/gateway"
 )
 
+// entryShape is the body of unlock and held, renewShape that of renew: the whole lock has
+// one end.
+var (
+	entryShape = shape{required: []string{fieldKey, fieldID}, optional: []string{fieldEntry}}
+	renewShape = shape{required: []string{fieldKey, fieldID}, optional: []string{fieldTTL}}
+)
+
 // unlock is unlock(key, request id). 409 with reason lost: it was not held any more.
 func (a *API) unlock(w http.ResponseWriter, r *http.Request) {
 	// A client that hangs up still wants its lock released; the gateway bounds both calls.
 	ctx := context.WithoutCancel(r.Context())
-	_, l, err := a.attach(ctx, w, r, shape{required: []string{fieldKey, fieldID}})
+	_, l, err := a.attach(ctx, w, r, entryShape)
 	if err == nil {
 		err = l.Unlock(ctx)
 	}
@@ -27,7 +34,7 @@ func (a *API) unlock(w http.ResponseWriter, r *http.Request) {
 
 // held is isHeldByMe(key, request id): the store is asked, not a clock.
 func (a *API) held(w http.ResponseWriter, r *http.Request) {
-	_, l, err := a.attach(r.Context(), w, r, shape{required: []string{fieldKey, fieldID}})
+	_, l, err := a.attach(r.Context(), w, r, entryShape)
 	mine := false
 	if err == nil {
 		mine, err = l.IsHeld(r.Context())
@@ -45,7 +52,7 @@ func (a *API) held(w http.ResponseWriter, r *http.Request) {
 // renew is renew(key, request id, ttl); without ttl_ms the chain's. It never shortens and
 // never revives.
 func (a *API) renew(w http.ResponseWriter, r *http.Request) {
-	req, l, err := a.attach(r.Context(), w, r, shape{required: []string{fieldKey, fieldID}, optional: []string{fieldTTL}})
+	req, l, err := a.attach(r.Context(), w, r, renewShape)
 	if err == nil {
 		err = onWire(l.Renew(r.Context(), a.ttl(req)))
 	}
@@ -76,6 +83,10 @@ func (a *API) attach(ctx context.Context, w http.ResponseWriter, r *http.Request
 	if err != nil {
 		return request{}, nil, err
 	}
-	l, err := a.gw.Attach(ctx, req.key, req.id, gateway.WithoutRenew())
+	opts := []gateway.Option{gateway.WithoutRenew()}
+	if req.entry != 0 {
+		opts = append(opts, gateway.WithEntry(req.entry))
+	}
+	l, err := a.gw.Attach(ctx, req.key, req.id, opts...)
 	return req, l, err
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/audit"
 )
 
 // maxBody bounds a request body. A key is at most 256 bytes, so this is plenty.
@@ -23,6 +24,8 @@ const (
 	minTTL  = time.Second
 	maxTTL  = 10 * time.Minute
 	maxWait = 2 * time.Second
+
+	maxNumber = 1<<53 - 1 // exact as a JSON number in every language
 )
 
 // errTooBig is a body over maxBody.
@@ -35,14 +38,18 @@ type request struct {
 	idGiven bool          // else the server drew it
 	wait    time.Duration // 0: the method's own default
 	ttl     time.Duration // 0: the chain's
+	entry   uint64        // 0: the acquisition itself
+	about   *audit.Business
 }
 
 // Fields of a request body, as they stand on the wire.
 const (
-	fieldKey  = "key"
-	fieldID   = "request_id"
-	fieldWait = "wait_ms"
-	fieldTTL  = "ttl_ms"
+	fieldKey   = "key"
+	fieldID    = "request_id"
+	fieldWait  = "wait_ms"
+	fieldTTL   = "ttl_ms"
+	fieldEntry = "entry"
+	fieldAbout = "business"
 )
 
 // shape says which fields a method takes.
@@ -153,17 +160,27 @@ func (r *request) set(f field) (err error) {
 		r.wait, err = millis(f, 0, maxWait)
 	case fieldTTL:
 		r.ttl, err = millis(f, minTTL, maxTTL)
+	case fieldEntry:
+		r.entry, err = number[uint64](f, 1, maxNumber)
+	case fieldAbout:
+		r.about, err = business(f)
 	}
 	return err
 }
 
 // millis reads a whole number of milliseconds between low and high.
 func millis(f field, low, high time.Duration) (time.Duration, error) {
+	n, err := number(f, low.Milliseconds(), high.Milliseconds())
+	return time.Duration(n) * time.Millisecond, err
+}
+
+// number reads a whole number between low and high.
+func number[T int64 | uint64](f field, low, high T) (T, error) {
 	n, err := strconv.ParseInt(string(f.value), 10, 64)
-	if err != nil || n < low.Milliseconds() || n > high.Milliseconds() {
-		return 0, tierlock.Invalid(f.name, clip(string(f.value)), fmt.Sprintf("want a whole number from %d to %d", low.Milliseconds(), high.Milliseconds()))
+	if err != nil || n < int64(low) || n > int64(high) {
+		return 0, tierlock.Invalid(f.name, clip(string(f.value)), fmt.Sprintf("want a whole number from %d to %d", low, high))
 	}
-	return time.Duration(n) * time.Millisecond, nil
+	return T(n), nil
 }
 
 // clip keeps an answer short when the value is a mistake of some kilobytes.

@@ -28,7 +28,7 @@ var allowed = map[string][]string{
 	"reconcile":             {"audit"},
 	"reconcile/kafkasource": {"reconcile", "audit"},
 	"metrics":               {"gateway", "audit", "reconcile", "degrade", "switchcfg"},
-	"internal/api":          {"gateway"},
+	"internal/api":          {"gateway", "audit"},
 	"internal/switchctl":    {"switchcfg", "switchcfg/nacossource"},
 	"internal/daemon":       {"*"},
 	"internal/demo":         {"*"},

@@ -73,41 +73,41 @@ func (s shop) want(second string, repairs int) {
 }
 
 // claimTwice lets two processes of one service, both under an order to bypass, give the
-// same coupon to the same user, one inside the hold of the other. Both end, and so does
-// the order.
+// same coupon to the same user, one inside the hold of the other: the first is embedded, the
+// second is asked over HTTP. Both end, and so does the order.
 func (s shop) claimTwice(dir, redis, kafka string) {
 	s.Helper()
 	orders := filepath.Join(dir, "switch.yaml")
 	writeOrder(s.T, orders, 1, "bypass")
-	var chains []*gateway.Chain
-	var stops []func() error
+	var both []running
 	for _, instance := range []string{"1", "2"} {
 		c := config(s.T, filepath.Join(dir, instance), redis, kafka)
 		c.Instance, c.Switch.File = instance, orders
 		d := run(s.T, c)
 		until(s.T, "the order is in force", func() bool { return d.gw.AppliedVersion() == 1 })
-		chain, err := d.gw.Chain("coupon")
-		if err != nil {
-			s.Fatal(err)
-		}
-		chains, stops = append(chains, chain), append(stops, d.stop)
+		both = append(both, d)
 	}
-	about := gateway.About(audit.Business{Type: "coupon", ID: "u42-c7", Op: "claim", Delta: 1})
-	claim := func(g tierlock.Grant) {
-		s.do(`INSERT INTO claims (coupon, holder, state) VALUES ('u42-c7', $1, 'claimed')`, g.RequestID.Fingerprint())
+	claim := func(id tierlock.RequestID) {
+		s.do(`INSERT INTO claims (coupon, holder, state) VALUES ('u42-c7', $1, 'claimed')`, id.Fingerprint())
 	}
-	err := chains[0].Do(s.Context(), "u42-c7", func(ctx context.Context, first tierlock.Grant) error {
-		claim(first)
-		return chains[1].Do(ctx, "u42-c7", func(_ context.Context, second tierlock.Grant) error {
-			claim(second)
-			return nil
-		}, about)
-	}, about)
+	chain, err := both[0].gw.Chain("coupon")
 	if err != nil {
 		s.Fatal(err)
 	}
-	for _, stop := range stops {
-		if err := stop(); err != nil {
+	err = chain.Do(s.Context(), "u42-c7", func(_ context.Context, first tierlock.Grant) error {
+		claim(first.RequestID)
+		second := tierlock.NewRequestID()
+		hold := `{"key":"biz:coupon:lock:u42-c7","request_id":"` + second.Secret() + `"`
+		both[1].want("/v1/try", hold+`,"business":{"type":"coupon","id":"u42-c7","op":"claim","delta":1}}`, `200 {"outcome":"success","tier":"bypass"`)
+		claim(second)
+		both[1].want("/v1/unlock", hold+`}`, `200 {"outcome":"success"}`)
+		return nil
+	}, gateway.About(audit.Business{Type: "coupon", ID: "u42-c7", Op: "claim", Delta: 1}))
+	if err != nil {
+		s.Fatal(err)
+	}
+	for _, d := range both {
+		if err := d.stop(); err != nil {
 			s.Fatal(err)
 		}
 	}
