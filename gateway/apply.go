@@ -96,7 +96,10 @@ func (c *Chain) obey(d switchcfg.Document, now time.Time) (info OrderInfo, chang
 	if was != nil {
 		info.Was = was.Order
 	}
-	return info, next != nil || was != nil
+	if changed = next != nil || was != nil; changed {
+		c.past.add(now, info.Order)
+	}
+	return info, changed
 }
 
 // AppliedVersion is the version of the switch document in force; 0: none was seen yet.

@@ -25,7 +25,8 @@ type Chain struct {
 	bypass granter // the fake
 
 	order atomic.Pointer[order] // nil: none
-	live  atomic.Int64          // locks in hand
+	past  orderPast
+	live  atomic.Int64 // locks in hand
 
 	mu      sync.RWMutex
 	ladders map[string]*ladder // by target; guarded by mu

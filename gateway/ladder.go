@@ -29,6 +29,8 @@ type ladder struct {
 	mu      sync.Mutex           // held to step, never over I/O or a hook
 	edges   []degrade.Transition // not told yet; guarded by mu
 	telling bool                 // somebody is telling them; guarded by mu
+
+	past past[degrade.Transition] // the last edges; guarded by mu
 }
 
 // ladderOf returns the ladder that key's requests stand on, and makes it the first time.
@@ -64,6 +66,7 @@ func (l *ladder) step() {
 	l.now.Store(&m)
 	if changed {
 		l.edges = append(l.edges, edge)
+		l.past.add(edge)
 	}
 	l.mu.Unlock()
 	if changed {

@@ -45,6 +45,7 @@ func (c *Chain) mindOrder(now time.Time, healthy bool) {
 	case o == nil:
 	case !now.Before(o.Until):
 		if c.order.CompareAndSwap(o, nil) {
+			c.past.add(now, degrade.Order{})
 			c.gw.log.Info("order ended", "chain", c.name, "mode", o.Mode, "version", o.Version)
 			tell(c.gw.hooks.Ordered, OrderInfo{Chain: c.name, Was: o.Order})
 		}

@@ -36,6 +36,8 @@ func run(ctx context.Context, args []string) int {
 		return p.Reconcile(ctx, rest)
 	case "health":
 		return p.Health(ctx, rest)
+	case "explain":
+		return p.Explain(ctx, rest)
 	case "switch":
 		return p.Switch(ctx, rest)
 	case "functions":

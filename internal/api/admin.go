@@ -9,6 +9,7 @@ type Admin struct {
 	Metrics http.Handler  // GET /metrics
 	Health  func() Health // GET /healthz
 	Ready   func() string // GET /readyz: why not, "" if ready
+	Explain http.Handler  // POST /explain; nil: there is no gateway to explain
 }
 
 // Health is the body of /healthz. The process that answers it is alive, so the status is
@@ -34,5 +35,8 @@ func (a Admin) Handler() http.Handler {
 		}
 		writeJSON(w, http.StatusOK, map[string]any{"ready": true})
 	})
+	if a.Explain != nil {
+		mux.Handle("/explain", a.Explain)
+	}
 	return mux
 }

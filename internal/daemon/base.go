@@ -29,6 +29,7 @@ type base struct {
 
 	metrics    *metrics.Metrics
 	exposition http.Handler
+	explain    http.Handler // nil: there is no gateway
 	admin      net.Listener
 	stopping   atomic.Bool
 
@@ -91,6 +92,7 @@ func (b *base) serveAdmin(ctx context.Context, health func() api.Health) error {
 	pages := api.Admin{
 		Metrics: b.exposition,
 		Health:  health,
+		Explain: b.explain,
 		Ready: func() string {
 			if b.stopping.Load() {
 				return "stopping"

@@ -28,6 +28,8 @@ const Usage = `Tierlock keeps business locks working when the store behind them 
   tierlock reconcile -c FILE  find holds that overlapped and repair what went wrong
                               (a dry run until you say --apply)
   tierlock health [HOST:PORT] ask a running daemon where its chains stand
+  tierlock explain KEY        ask it which tier would serve a key now and why, who holds it
+                              and who waits
   tierlock switch VERB -c FILE
                               look at, change or follow the operators' switch: get, set,
                               extend, watch, history
@@ -103,6 +105,8 @@ func (p Process) Help(args []string) int {
 	case "health":
 		fs, _ := q.healthFlags()
 		fs.Usage()
+	case "explain":
+		q.explainFlags().fs.Usage()
 	case "switch":
 		q.switchFlags().fs.Usage()
 	case "functions":

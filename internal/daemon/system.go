@@ -85,6 +85,7 @@ func (s *System) openGateway() error {
 	if s.gw, err = gateway.New(conf); err != nil {
 		return err
 	}
+	s.explain = s.gw.ExplainHandler()
 	s.opened("gateway", s.gw.Close)
 	return s.metrics.Observe(s.gw, s.audit, nil)
 }

@@ -104,9 +104,14 @@ func run(t *testing.T, c Config) running {
 var client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second}
 
 // post returns status and body.
-func (r running) post(path, body string) string {
+func (r running) post(path, body string) string { return r.postTo(r.DataAddr(), path, body) }
+
+// postAdmin is post on the admin listener.
+func (r running) postAdmin(path, body string) string { return r.postTo(r.AdminAddr(), path, body) }
+
+func (r running) postTo(addr, path, body string) string {
 	r.t.Helper()
-	resp, err := client.Post("http://"+r.DataAddr()+path, "", strings.NewReader(body))
+	resp, err := client.Post("http://"+addr+path, "", strings.NewReader(body))
 	if err != nil {
 		r.t.Fatal(err)
 	}

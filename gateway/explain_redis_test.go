@@ -1,0 +1,81 @@
+package gateway_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/degrade"
+	"github.com/tierlock/tierlock/gateway"
+	"github.com/tierlock/tierlock/internal/servers"
+)
+
+// Two processes on one Redis: each explains a key that the other holds, its own, and what is
+// left once the server is gone.
+func TestExplainOnRedis(t *testing.T) {
+	server := servers.Redis(t)
+	a, _ := onRedis(t, server.Addr())
+	b, _ := onRedis(t, server.Addr())
+	ctx := t.Context()
+	explain := func(g *gateway.Gateway, key string) *gateway.Explanation {
+		t.Helper()
+		k, err := tierlock.ParseKey(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x, err := g.Explain(ctx, k)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return x
+	}
+	const key = "biz:order:lock:10086"
+	if x := explain(a, key); x.Store.Found != "free" || x.Next.Tier != tierlock.Shared || x.Next.Outcome != tierlock.Success {
+		t.Errorf("free: %+v, %+v", x.Store, x.Next)
+	}
+	l, err := chain(t, a, "order").TryLock(ctx, "10086")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fp := l.Grant().RequestID.Fingerprint()
+	mine, others := explain(a, key), explain(b, key)
+	for who, x := range map[string]*gateway.Explanation{"holder's": mine, "other's": others} {
+		left := time.Duration(x.Store.Remaining) * time.Millisecond
+		if x.Store.Found != "held" || x.Store.Holder != fp || left <= 50*time.Second || left > time.Minute {
+			t.Errorf("%s: %+v", who, x.Store)
+		}
+		if x.Next.Outcome != tierlock.Failure || x.Next.Reason != tierlock.ReasonHeld || x.Next.By != "store" {
+			t.Errorf("%s: next %+v", who, x.Next)
+		}
+	}
+	if !mine.Store.Here || mine.Held != 1 || mine.Holders[0].Token != l.Grant().Token || others.Store.Here || others.Held != 0 {
+		t.Errorf("holder's %+v, other's %+v", mine.Holders, others.Holders)
+	}
+	if err := l.Unlock(ctx); err != nil {
+		t.Fatal(err)
+	}
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer client.Close()
+	if n, err := client.Exists(ctx, key, "{"+key+"}:wait", "{"+key+"}:depth").Result(); n != 0 || err != nil {
+		t.Errorf("explaining left %d keys, %v", n, err)
+	}
+
+	server.Kill()
+	if _, err := chain(t, a, "order").TryLock(ctx, "10086"); !errors.Is(err, tierlock.ErrSystem) {
+		t.Fatalf("with the server gone: %v", err)
+	}
+	began := time.Now()
+	x := explain(a, key)
+	if x.Store.Found != "unknown" || x.Health.State != degrade.Down || x.Next.Outcome != tierlock.SystemError || x.Next.Reason != tierlock.ReasonDown ||
+		len(x.Steps) != 1 || time.Since(began) > time.Second {
+		t.Errorf("after %v: %+v, %+v, %+v, steps %v", time.Since(began), x.Store, x.Health, x.Next, x.Steps)
+	}
+	if x := explain(a, "biz:coupon:lock:u1"); x.Next.Outcome != tierlock.Success || x.Next.Tier == tierlock.Shared {
+		lock, err := chain(t, a, "coupon").TryLock(context.Background(), "u1")
+		t.Errorf("weak: %+v, and came %v, %v", x.Next, lock, err)
+	}
+}
