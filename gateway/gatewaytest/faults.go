@@ -57,7 +57,7 @@ func (s *Store) Forget() {
 // asked then lies in wait until it thaws.
 func (s *Store) Mend() {
 	s.Hang(false)
-	s.with(func() { s.down, s.full, s.slow, s.drop = false, false, 0, 0 })
+	s.with(func() { s.down, s.full, s.slow, s.drop, s.answers = false, false, 0, 0, nil })
 }
 
 // Loose is what Saturate puts on the wire.

@@ -30,6 +30,8 @@ type Store struct {
 	full   bool          // see Saturate
 	slow   time.Duration // see Slow
 	drop   int           // replies still to be lost
+
+	answers map[string]tierlock.Reason // by chain; see Kit.Answer
 }
 
 // held is one lock in the store.
@@ -108,6 +110,9 @@ func nothing() tierlock.Answer { return tierlock.Answer{} }
 
 // Acquire asks once.
 func (s *Store) Acquire(ctx context.Context, req tierlock.Request) (tierlock.Answer, error) {
+	if ans, err, forced := s.answerTo(ctx, req); forced {
+		return ans, err
+	}
 	return s.ask(ctx, &s.counts.Acquire, func() tierlock.Answer {
 		now := time.Now()
 		h, ok := s.findLocked(req.Key, now)
