@@ -6,6 +6,7 @@ import (
 
 	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/degrade"
+	"github.com/tierlock/tierlock/switchcfg"
 )
 
 // mostExplained bounds each list of an Explanation; the count beside it is the whole.
@@ -95,6 +96,23 @@ type ExplainedSignals struct {
 	FastProbes    int     `json:"fast_probes"`
 }
 
+func explainSignals(s degrade.Signals) ExplainedSignals {
+	return ExplainedSignals{
+		Occupancy: s.Occupancy, WeakOccupancy: s.WeakOccupancy, Timeouts: s.Timeouts, Failures: s.Failures,
+		Refused: s.Refused, Open: s.Open, ProbeFailed: s.ProbeFailed, Unanswered: s.Unanswered.Milliseconds(),
+		Probes: s.Probes, FastProbes: s.FastProbes,
+	}
+}
+
+// At is what a machine takes a step by, at that moment.
+func (s *ExplainedSignals) At(at time.Time) degrade.Signals {
+	return degrade.Signals{
+		At: at, Occupancy: s.Occupancy, WeakOccupancy: s.WeakOccupancy, Timeouts: s.Timeouts, Failures: s.Failures,
+		Refused: s.Refused, Open: s.Open, ProbeFailed: s.ProbeFailed, Unanswered: time.Duration(s.Unanswered) * time.Millisecond,
+		Probes: s.Probes, FastProbes: s.FastProbes,
+	}
+}
+
 // ExplainedStore is what the store said to one Lookup.
 type ExplainedStore struct {
 	Found     string          `json:"found"` // held, free, or unknown: it did not answer, or was not asked
@@ -159,7 +177,7 @@ func (g *Gateway) Explain(ctx context.Context, key tierlock.Key) (*Explanation, 
 	x := &Explanation{
 		At: now.UTC().Round(time.Microsecond), Key: r.key, Asked: r.about, Chain: c.name, Class: c.policy.Ladder.Class, Protects: c.policy.Protects,
 		Order: c.order.Load().explain(r.hash, now), Health: r.ladder.explain(&r, now), Store: found,
-		Waiting: g.lines.count(r.key, r.hash), Applied: g.AppliedVersion(), Policy: c.policy.words(),
+		Waiting: g.lines.count(r.key, r.hash), Applied: g.AppliedVersion(), Policy: switchcfg.Words(c.policy),
 		Steps: r.ladder.pastSteps(), Orders: c.past.orders(r.hash),
 	}
 	x.Holders, x.Held = g.locks.explain(r.key, r.hash, now)

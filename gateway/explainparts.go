@@ -30,16 +30,12 @@ func explainOrder(o degrade.Order) ExplainedOrder {
 
 // explain is where the ladder stands, and what makes it stand there.
 func (l *ladder) explain(r *request, now time.Time) ExplainedHealth {
-	m, s := l.now.Load(), l.target.sensor.Read(now)
+	m := l.now.Load()
 	x := ExplainedHealth{
 		Store: l.target.store.name, Target: l.target.name,
 		State: m.State, Reason: m.Reason, Since: m.Since.UTC().Round(time.Microsecond), Steps: m.Epoch,
 		Out: l.target.sensor.Out(), Own: l.wire.Out(), Limit: l.target.sensor.Limit(),
-		Sensed: ExplainedSignals{
-			Occupancy: s.Occupancy, WeakOccupancy: s.WeakOccupancy, Timeouts: s.Timeouts, Failures: s.Failures,
-			Refused: s.Refused, Open: s.Open, ProbeFailed: s.ProbeFailed, Unanswered: s.Unanswered.Milliseconds(),
-			Probes: s.Probes, FastProbes: s.FastProbes,
-		},
+		Sensed: explainSignals(signals(l.target.sensor.Read(now), now)),
 	}
 	if young := r.tooYoung(now); young != nil {
 		x.LockDelay = young.RetryAfter.Milliseconds()

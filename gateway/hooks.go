@@ -17,6 +17,7 @@ type Hooks struct {
 	Released func(ReleaseInfo) // once for every lock that was handed out, at its end: given back, lost or run out
 	Renewed  func(RenewInfo)   // once for every renewal of one lock, the watchdog's included
 	Lost     func(LostInfo)    // a lock ended before its holder gave it back
+	Sensed   func(SenseInfo)   // a ladder has looked at its target: after each fault and probe, and ten times a second; two looks at once in either order
 	Stepped  func(StepInfo)    // the health of a target changed for a chain; in order per chain and target
 	Ordered  func(OrderInfo)   // an operator's order began, changed or ended
 	Settled  func(SettleInfo)  // a question in doubt, or a release put off, is closed
@@ -62,6 +63,13 @@ type (
 		Held  time.Duration
 		Cause error // what context.Cause of its contexts tells; matches ErrLost
 	}
+	// SenseInfo tells of one look of a chain's health machine at a target.
+	SenseInfo struct {
+		Chain   string
+		Target  string // empty on a store without parts
+		Signals ExplainedSignals
+		At      time.Time
+	}
 	// StepInfo tells of one change of health.
 	StepInfo struct {
 		Chain  string
@@ -90,6 +98,7 @@ func Join(all ...Hooks) Hooks {
 		j.Released = both(j.Released, h.Released)
 		j.Renewed = both(j.Renewed, h.Renewed)
 		j.Lost = both(j.Lost, h.Lost)
+		j.Sensed = both(j.Sensed, h.Sensed)
 		j.Stepped = both(j.Stepped, h.Stepped)
 		j.Ordered = both(j.Ordered, h.Ordered)
 		j.Settled = both(j.Settled, h.Settled)

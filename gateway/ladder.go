@@ -62,13 +62,17 @@ func (c *Chain) ladderOf(key tierlock.Key) *ladder {
 func (l *ladder) step() {
 	l.mu.Lock()
 	at := time.Now() // under mu: a machine's time never runs back
-	m, edge, changed := l.now.Load().Step(&l.chain.policy.Ladder, signals(l.target.sensor.Read(at), at))
+	seen := signals(l.target.sensor.Read(at), at)
+	m, edge, changed := l.now.Load().Step(&l.chain.policy.Ladder, seen)
 	l.now.Store(&m)
 	if changed {
 		l.edges = append(l.edges, edge)
 		l.past.add(edge)
 	}
 	l.mu.Unlock()
+	if sensed := l.chain.gw.hooks.Sensed; sensed != nil {
+		sensed(SenseInfo{Chain: l.chain.name, Target: l.target.name, Signals: explainSignals(seen), At: at})
+	}
 	if changed {
 		l.tell()
 	}

@@ -40,6 +40,8 @@ func run(ctx context.Context, args []string) int {
 		return p.Explain(ctx, rest)
 	case "switch":
 		return p.Switch(ctx, rest)
+	case "simulate":
+		return p.Simulate(ctx, rest)
 	case "functions":
 		return p.Functions(ctx, rest)
 	case "version", "-version", "--version":

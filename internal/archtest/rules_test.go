@@ -29,6 +29,7 @@ var allowed = map[string][]string{
 	"reconcile/kafkasource": {"reconcile", "audit"},
 	"metrics":               {"gateway", "audit", "reconcile", "degrade", "switchcfg"},
 	"internal/api":          {"gateway", "audit"},
+	"internal/signals":      {"gateway", "degrade", "switchcfg"},
 	"internal/switchctl":    {"switchcfg", "switchcfg/nacossource"},
 	"internal/daemon":       {"*"},
 	"internal/demo":         {"*"},

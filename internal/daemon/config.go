@@ -29,6 +29,8 @@ type Config struct {
 	Switch SwitchConfig `yaml:"switch"`
 	// Audit is where holds are recorded.
 	Audit AuditConfig `yaml:"audit"`
+	// Signals records what the chains' health is judged by; not at all without it.
+	Signals SignalsConfig `yaml:"signals"`
 	// Listen is where the daemon answers.
 	Listen ListenConfig `yaml:"listen"`
 	// Reconcile is read by tierlock reconcile only.
@@ -38,6 +40,12 @@ type Config struct {
 	// Chains are the business flows by name, each read over the defaults of its class, so
 	// that a missing field is the default and zero is zero. At least one.
 	Chains map[string]gateway.Policy `yaml:"chains"`
+}
+
+// SignalsConfig is where health is recorded for tierlock simulate.
+type SignalsConfig struct {
+	File     string `yaml:"file"`      // none: nothing is recorded
+	MaxBytes int64  `yaml:"max_bytes"` // 64 MiB: then the file is put aside as file.1
 }
 
 // StoreConfig is one shared store.

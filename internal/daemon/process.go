@@ -33,6 +33,7 @@ const Usage = `Tierlock keeps business locks working when the store behind them 
   tierlock switch VERB -c FILE
                               look at, change or follow the operators' switch: get, set,
                               extend, watch, history
+  tierlock simulate RECORDING what the chains' health would have done under another policy
   tierlock functions ls|load|rm
                               the lock's functions on every Redis master
   tierlock version            what this binary is
@@ -109,6 +110,8 @@ func (p Process) Help(args []string) int {
 		q.explainFlags().fs.Usage()
 	case "switch":
 		q.switchFlags().fs.Usage()
+	case "simulate":
+		q.simulateFlags().fs.Usage()
 	case "functions":
 		q.functionsFlags().fs.Usage()
 	case "version":

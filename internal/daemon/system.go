@@ -11,6 +11,7 @@ import (
 	"github.com/tierlock/tierlock/audit/kafkasink"
 	"github.com/tierlock/tierlock/gateway"
 	"github.com/tierlock/tierlock/internal/api"
+	"github.com/tierlock/tierlock/internal/signals"
 )
 
 // System is a whole daemon.
@@ -78,6 +79,14 @@ func (s *System) openGateway() error {
 	}
 	if s.audit != nil {
 		conf.Audit = s.audit
+	}
+	if file := s.cfg.Signals.File; file != "" {
+		recorder, err := signals.Open(signals.Config{Path: file, MaxBytes: s.cfg.Signals.MaxBytes, Chains: s.cfg.Chains, Logger: s.log})
+		if err != nil {
+			return err
+		}
+		s.opened("signals", func(context.Context) error { return recorder.Close() })
+		conf.Hooks = gateway.Join(conf.Hooks, recorder.Hooks())
 	}
 	if conf.Switch, err = s.openSwitch(); err != nil {
 		return err

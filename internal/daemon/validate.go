@@ -15,6 +15,7 @@ import (
 
 	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/audit"
+	"github.com/tierlock/tierlock/internal/signals"
 )
 
 // The defaults of fields whose package has none of its own.
@@ -65,6 +66,9 @@ func (c *Config) Validate() error {
 	c.checkStores(&f)
 	c.checkSwitch(&f)
 	c.checkAudit(&f)
+	if c.Signals != (SignalsConfig{}) {
+		f.under("signals.", signals.Config{Path: c.Signals.File, MaxBytes: c.Signals.MaxBytes}.Validate())
+	}
 	c.Listen.check(&f)
 	c.Log.check(&f)
 	c.checkChains(&f)
