@@ -148,6 +148,33 @@ func TestAttemptPrintsEveryRow(t *testing.T) {
 	}
 }
 
+// Every row of decide has been measured, and says what its aim is.
+func TestDecidePrintsEveryRow(t *testing.T) {
+	var stdout, stderr bytes.Buffer
+	if code := run(t.Context(), []string{"decide", "--rounds", "1", "--slice", "2ms", "--output", "json"}, &stdout, &stderr); code != 0 {
+		t.Fatalf("exit code %d: %s", code, stderr.Bytes())
+	}
+	var r struct{ Results []decideResult }
+	if err := json.Unmarshal(stdout.Bytes(), &r); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]decideResult{}
+	for _, one := range r.Results {
+		seen[one.What] = one
+		if one.NS <= 0 && one.What != overStore || one.Least > one.NS || one.NS > one.Most {
+			t.Errorf("%+v", one)
+		}
+	}
+	for what, aim := range map[string]float64{decisionRow: 200, localPair: 300, overStore: 2000} {
+		if seen[what].Aim != aim {
+			t.Errorf("%s: %+v, want an aim of %v", what, seen[what], aim)
+		}
+	}
+	if seen[decisionRow].Allocs != 0 || len(seen) != len(r.Results) {
+		t.Errorf("a decision allocates, or a row stands twice: %+v", r.Results)
+	}
+}
+
 // What cannot be measured is refused before anything starts, by the name of its flag.
 func TestBadFlagsAreNamed(t *testing.T) {
 	for _, args := range [][]string{
@@ -161,9 +188,13 @@ func TestBadFlagsAreNamed(t *testing.T) {
 		{"hold", "--ttl", "1s"},
 		{"shards", "--shards", "1"},
 		{"functions", "--for", "0s"},
+		{"decide", "--slice", "1us"},
 	} {
 		var stdout, stderr bytes.Buffer
-		code := run(t.Context(), append(args, "--redis", "nowhere.invalid:1"), &stdout, &stderr)
+		if args[0] != "decide" { // which needs none
+			args = append(args, "--redis", "nowhere.invalid:1")
+		}
+		code := run(t.Context(), args, &stdout, &stderr)
 		field := strings.TrimPrefix(args[1], "--")
 		if code != 2 || !strings.Contains(stderr.String(), "invalid "+field) {
 			t.Errorf("%v: exit code %d, %q", args, code, &stderr)

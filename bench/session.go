@@ -38,6 +38,15 @@ func newSession(verb string, stdout io.Writer) *session {
 // the verb's own flags, before any I/O.
 func (s *session) start(ctx context.Context, args []string, check func() error) error {
 	s.flags.StringVar(&s.addr, "redis", "", "host:port of a Redis to use; empty: start redis-server")
+	return s.startWith(args, check, func() error { return s.connect(ctx) })
+}
+
+// startAlone is start for what needs no Redis.
+func (s *session) startAlone(args []string, check func() error) error {
+	return s.startWith(args, check, func() error { return nil })
+}
+
+func (s *session) startWith(args []string, check, connect func() error) error {
 	output := s.flags.String("output", "text", "text or json")
 	cpuFile := s.flags.String("cpuprofile", "", "write a profile of this process's time to the file")
 	s.flags.StringVar(&s.memFile, "memprofile", "", "write a profile of this process's allocations to the file")
@@ -57,7 +66,7 @@ func (s *session) start(ctx context.Context, args []string, check func() error) 
 	if s.memFile != "" {
 		runtime.MemProfileRate = 4096 // bytes between samples: a pair allocates few
 	}
-	if err := s.connect(ctx); err != nil {
+	if err := connect(); err != nil {
 		return errors.Join(err, s.end())
 	}
 	if *cpuFile != "" {
