@@ -1,0 +1,208 @@
+package drills
+
+import (
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/backend/redisstore"
+	"github.com/tierlock/tierlock/degrade"
+	"github.com/tierlock/tierlock/gateway"
+	"github.com/tierlock/tierlock/gateway/gatewaytest"
+	"github.com/tierlock/tierlock/internal/servers"
+	"github.com/tierlock/tierlock/test/way"
+)
+
+// narrow makes the wire narrow enough for a test to fill.
+func narrow(wire int) func(*redisstore.Config) {
+	return func(c *redisstore.Config) { c.PoolSize, c.Wire = wire, wire }
+}
+
+const (
+	sluggish = 200 * time.Millisecond
+	patience = time.Second // an attempt, so that a busy machine is not taken for a slow store
+)
+
+// A flood of coupons on a sluggish store fills the part of the wire that weak chains may use.
+// Payments do not notice; a weak chain that asks as seldom as they do is the control.
+func TestFloodOfCouponsLeavesPaymentsAlone(t *testing.T) {
+	t.Parallel()
+	i := newInstance(t, servers.Redis(t), setup{store: narrow(8), policy: func(name string, p *gateway.Policy) {
+		p.Attempt, p.Ladder.Timeouts = patience, 64
+		p.Ladder.SaturateIn = 700 * time.Millisecond // payments must not take the flood for their own
+		if name == "coupon" {
+			p.Ladder.SaturateIn = time.Hour // the flood goes on
+		}
+	}})
+	i.way.Delay = sluggish
+	i.way.Become(way.DelayReply)
+	var flooded, crowdedOut atomic.Int64
+	stop := crowd(64, func(caller, turn int) {
+		_, err := once(i.coupons, own(caller, turn))
+		flooded.Add(1)
+		if reasonOf(err) == tierlock.ReasonSaturated {
+			crowdedOut.Add(1)
+		}
+	})
+	defer stop()
+	wait(300 * time.Millisecond)
+	paid, unpaid := 0, 0
+	for end := time.Now().Add(lasts(2500*time.Millisecond, time.Minute)); time.Now().Before(end); wait(20 * time.Millisecond) {
+		l, err := i.payments.TryLock(t.Context(), own(0, paid))
+		if err != nil {
+			unpaid++
+			t.Logf("payment: %v", err)
+			continue
+		}
+		paid++
+		go func() { _ = l.Unlock(t.Context()) }()
+	}
+	stop()
+	t.Logf("%d payments, %d failed; %d coupons, %d found no place", paid, unpaid, flooded.Load(), crowdedOut.Load())
+	if paid < 3 || unpaid > 0 {
+		t.Errorf("%d payments failed beside %d", unpaid, paid)
+	}
+	if crowdedOut.Load() < 10 {
+		t.Errorf("%d of %d coupons found no place: there was no flood", crowdedOut.Load(), flooded.Load())
+	}
+	if steps := i.heard.of("payment"); len(steps) > 0 {
+		t.Errorf("payments stepped for the flood: %v", steps)
+	}
+}
+
+// Ten times the load on a store that has become slow, or whose wire is full: orders with a
+// version guard commit at nine tenths of the healthy rate at least, and nobody waits long.
+func TestOverload(t *testing.T) {
+	t.Parallel()
+	for name, delay := range map[string]time.Duration{"a slow store": 300 * time.Millisecond, "a full wire": 90 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			i, s := newInstance(t, servers.Redis(t), setup{store: narrow(8)}), newShop(t)
+			const customers, pause = 8, 100 * time.Millisecond
+			span := lasts(1500*time.Millisecond, time.Minute)
+			healthy := s.rate(customers, pause, span, i.orders)
+			i.way.Delay = delay
+			i.way.Become(way.DelayReply)
+			i.heard.p99("order")
+			overloaded := s.rate(10*customers, pause, span, i.orders)
+			p99 := i.heard.p99("order")
+			i.way.Become(way.None)
+			t.Logf("%.0f orders/s committed when healthy, %.0f at ten times the load; answers p99 %v; %d by version, %d busy, %d refused",
+				healthy, overloaded, p99, s.byVersion.Load(), s.busy.Load(), s.refused.Load())
+			if overloaded < .9*healthy {
+				t.Errorf("%.0f orders/s committed, were %.0f when healthy", overloaded, healthy)
+			}
+			if soak() && p99 > 250*time.Millisecond {
+				t.Errorf("p99 of the answers is %v", p99)
+			}
+			if s.byVersion.Load() == 0 {
+				t.Error("nothing went by version: there was no overload")
+			}
+			s.balances(t)
+		})
+	}
+}
+
+// The wire is full for as long as the load lasts: left after five seconds and not by a spike.
+func TestSoakSaturated(t *testing.T) {
+	if !soak() {
+		t.Skip("its small version is row C11 of the fault matrix; set TIERLOCK_SOAK for this one")
+	}
+	t.Parallel()
+	i := newInstance(t, servers.Redis(t), setup{store: narrow(8)})
+	i.way.Delay = 90 * time.Millisecond // under half an attempt: not slow
+	i.way.Become(way.DelayReply)
+	began := time.Now()
+	stop := crowd(32, func(caller, turn int) { _, _ = once(i.coupons, own(caller, turn)); wait(time.Millisecond) })
+	defer stop()
+	eventually(t, 7*time.Second, "coupons are local", func() bool { return i.state("coupon") == degrade.Saturated })
+	at, _ := i.heard.reached("coupon", degrade.Saturated, began)
+	t.Logf("saturated after %v", at.Sub(began))
+	if took := at.Sub(began); took < 5*time.Second || took > 6*time.Second {
+		t.Errorf("saturated after %v, want 5 to 6 s", took)
+	}
+	// Its own load is gone with it, so the wire looks free. After the first relapse it stays.
+	wait(3 * time.Minute)
+	for _, s := range i.heard.of("coupon") {
+		t.Logf("%v to %v after %v", s.From, s.To, s.Dwell)
+	}
+	if most := i.heard.most("coupon", time.Minute, began.Add(10*time.Second)); most > 2 {
+		t.Errorf("%d changes within a minute", most)
+	}
+}
+
+// edge is a store whose wire is as full as its test says.
+type edge struct {
+	*gatewaytest.Store
+	full atomic.Int64 // of a hundred
+}
+
+func (e *edge) Traits() tierlock.Traits {
+	traits := e.Store.Traits()
+	traits.Wire, traits.Wired = 100, e
+	return traits
+}
+
+func (e *edge) Loose(string) int { return int(e.full.Load()) }
+
+// Minutes of a load between 94 and 96 %, and minutes of one that is the chain's own and goes
+// away with it as soon as it steps down: at most two changes a minute, but for the first
+// minute of the second. Virtual time.
+func TestFlappingAtTheEdge(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		load func(e *edge, weak degrade.State)
+		free time.Duration // of the rule, since the beginning
+		met  int           // changes at least
+	}{
+		"a load between 94 and 96 %": {func(e *edge, _ degrade.State) { e.full.Store(94 + rand.Int64N(3)) }, 0, 0},
+		"a load that leaves with its chain": {func(e *edge, weak degrade.State) {
+			if e.full.Store(96); weak != degrade.Normal {
+				e.full.Store(10)
+			}
+		}, 10 * time.Second, 7},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				e := &edge{Store: gatewaytest.NewStore()}
+				var h heard
+				policies := map[string]gateway.Policy{
+					"coupon": gateway.Weak("one claim at a time", gateway.Reconcile), "payment": gateway.Strong("one payment at a time", gateway.Fence),
+				}
+				gw, err := gateway.New(gateway.Config{
+					Chains: policies, Stores: map[string]tierlock.Backend{"main": e}, Audit: new(gatewaytest.Audit), Hooks: gateway.Hooks{Stepped: h.stepped},
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				i := &instance{t: t, gw: gw}
+				coupons, _ := gw.Chain("coupon")
+				payments, _ := gw.Chain("payment")
+				began := time.Now()
+				for time.Since(began) < lasts(4*time.Minute, time.Hour) {
+					c.load(e, i.state("coupon"))
+					_, _ = once(coupons, "a")
+					if tier, _ := once(payments, "a"); tier > tierlock.Shared {
+						t.Fatalf("a payment on %v", tier)
+					}
+					time.Sleep(250 * time.Millisecond)
+				}
+				if err := gw.Close(t.Context()); err != nil {
+					t.Error(err)
+				}
+				h.whole(t)
+				if most := h.most("coupon", time.Minute, began.Add(c.free)); most > 2 {
+					t.Errorf("%d changes within a minute: %v", most, h.of("coupon"))
+				}
+				if n := len(h.of("coupon")); n < c.met {
+					t.Errorf("%d changes in all: it never came to it", n)
+				}
+				t.Logf("%d changes in %v", len(h.of("coupon")), time.Since(began).Round(time.Second))
+			})
+		})
+	}
+}
