@@ -8,19 +8,19 @@ import (
 	"github.com/tierlock/tierlock"
 )
 
-// A record is in one of two counters from the Compute that writes it to the deletion that
-// forgets it: live while it has holders, idle while it has none. The functions here are
-// the only ones that move it, all under its lock, so the sums stay exact.
+// A record is counted in all from the Compute that writes it to the deletion that forgets
+// it, and in live while it has holders. The functions here are the only ones that move it,
+// all under its lock, so the sums stay exact.
 
-// count moves r to live, unless the table has all the keys it may.
+// count puts r into live, unless the table has all the keys it may.
 func (t *Table) count(r *record, found bool) bool {
 	if t.live.Add(1) > t.keys {
 		t.live.Add(-1)
 		return false
 	}
 	r.counted = true
-	if found {
-		t.idle.Add(-1)
+	if !found {
+		t.all.Add(1)
 	}
 	return true
 }
@@ -41,15 +41,14 @@ func (t *Table) expiry(e otter.Entry[tierlock.Key, *record]) time.Duration {
 	return t.clock.untilAt(e.Value.expires, e.SnapshotAtNano)
 }
 
-// vacate moves r to idle when its last holder has gone, and tells whether there are too
-// many idle records to keep it.
+// vacate takes r out of live when its last holder has gone, and tells whether there are too
+// many records without one to keep it.
 func (t *Table) vacate(r *record) (surplus bool) {
 	if len(r.holders) > 0 || !r.counted {
 		return false
 	}
 	r.counted = false
-	t.live.Add(-1)
-	return t.idle.Add(1) > maxIdle
+	return t.all.Load()-t.live.Add(-1) > maxIdle
 }
 
 // forget is called by the cache, under the bucket's lock, when a record leaves it: swept
@@ -63,10 +62,9 @@ func (t *Table) forget(e otter.DeletionEvent[tierlock.Key, *record]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.dead = true
+	t.all.Add(-1)
 	if r.counted {
 		t.live.Add(-1)
-	} else {
-		t.idle.Add(-1)
 	}
 	r.rouse()
 }

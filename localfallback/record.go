@@ -56,10 +56,12 @@ func (h *holder) leave(entry uint64) (last bool) {
 // record is all that is known of one key. It is locked for some dozen instructions at a
 // time, after the cache's bucket lock where both are needed and never before it.
 type record struct {
+	key tierlock.Key // never changes
+
 	mu      sync.Mutex // guards all below
 	dead    bool       // has left the cache, or is about to: look the key up again
 	holders []holder
-	counted bool          // in Table.live; else in Table.idle
+	counted bool          // in Table.live
 	expires moment        // when the cache may drop the record
 	wake    chan struct{} // closed when a permit is given back; nil while nobody waits
 }

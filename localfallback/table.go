@@ -40,9 +40,10 @@ type Table struct {
 	keys    int64
 	permits atomic.Int64
 	live    atomic.Int64 // records that have a holder, or had one when last touched
-	idle    atomic.Int64 // records kept without one
+	all     atomic.Int64 // records in the cache, those that are kept without a holder included
 	clock   clock
 	records *otter.Cache[tierlock.Key, *record]
+	front   *front
 }
 
 // NewTable returns a Table whose cache sweeps expired records in a goroutine of its own
@@ -57,7 +58,7 @@ func NewTable(cfg Config) (*Table, error) {
 	if cfg.Keys == 0 {
 		cfg.Keys = defaultKeys
 	}
-	t := &Table{keys: int64(cfg.Keys), clock: newClock()}
+	t := &Table{keys: int64(cfg.Keys), clock: newClock(), front: newFront()}
 	t.permits.Store(int64(cfg.Permits))
 	records, err := otter.New(&otter.Options[tierlock.Key, *record]{
 		Clock:            t.clock.cache,
@@ -122,7 +123,7 @@ func (t *Table) Acquire(ctx context.Context, req tierlock.Request) (tierlock.Ans
 	if !t.attend(req.Key, &a) {
 		t.records.Compute(req.Key, func(r *record, found bool) (*record, otter.ComputeOp) {
 			if !found {
-				r = new(record)
+				r = &record{key: req.Key}
 			}
 			r.mu.Lock()
 			defer r.mu.Unlock()

@@ -67,8 +67,8 @@ func give(t testing.TB, table *Table, hold tierlock.Hold, want tierlock.Status) 
 // wantCounts checks the counters against the cache itself.
 func wantCounts(t testing.TB, table *Table, live, idle int64) {
 	t.Helper()
-	if table.live.Load() != live || table.idle.Load() != idle || int64(table.records.EstimatedSize()) != live+idle {
-		t.Errorf("live %d, idle %d of %d records, want %d and %d", table.live.Load(), table.idle.Load(), table.records.EstimatedSize(), live, idle)
+	if table.live.Load() != live || table.all.Load() != live+idle || int64(table.records.EstimatedSize()) != live+idle {
+		t.Errorf("live %d, all %d of %d records, want %d and %d more", table.live.Load(), table.all.Load(), table.records.EstimatedSize(), live, idle)
 	}
 }
 
@@ -170,7 +170,7 @@ func TestCountersStayExactUnderLoad(t *testing.T) {
 		}
 		all.Wait()
 		table.records.CleanUp()
-		wantCounts(t, table, table.live.Load(), table.idle.Load())
+		wantCounts(t, table, table.live.Load(), table.all.Load()-table.live.Load())
 		if live := table.Live(); live < 0 || live > 20 {
 			t.Errorf("live %d", live)
 		}
@@ -213,7 +213,7 @@ func TestNoGrantIsLostWhileRecordsComeAndGo(t *testing.T) {
 	}
 	all.Wait()
 	table.records.CleanUp()
-	wantCounts(t, table, 0, table.idle.Load())
+	wantCounts(t, table, 0, table.all.Load())
 	if granted.Load() < 100 {
 		t.Errorf("%d grants are no crowd", granted.Load())
 	}
@@ -309,6 +309,25 @@ func TestWaitersAreWokenByARelease(t *testing.T) {
 		time.Sleep(time.Second)
 		give(t, table, holder, tierlock.Released)
 		all.Wait()
+	})
+}
+
+// A caller who leaves waits no longer, though the holder stays, and takes nobody's place.
+func TestWaitEndsWithItsCaller(t *testing.T) {
+	inBubble(t, Config{Permits: 1}, func(t *testing.T, table *Table) {
+		holder, waiter := holdOf(t, "k", 10*time.Second), holdOf(t, "k", 10*time.Second)
+		take(t, table, holder, tierlock.Granted)
+		ctx, leave := context.WithCancel(t.Context())
+		left := make(chan error, 1)
+		began := time.Now()
+		go func() { left <- table.Wait(ctx, waiter, tierlock.Answer{}) }()
+		time.Sleep(time.Second)
+		leave()
+		if err := <-left; !errors.Is(err, context.Canceled) || time.Since(began) != time.Second {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+		give(t, table, holder, tierlock.Released)
+		take(t, table, waiter, tierlock.Granted)
 	})
 }
 

@@ -22,13 +22,17 @@ import (
 // attend runs the attempt on key's record under its lock alone. It is false when the cache
 // has to do something: then nothing has happened.
 func (t *Table) attend(key tierlock.Key, a *attempt) bool {
-	r, found := t.records.GetIfPresent(key)
-	if !found {
+	r := t.record(key)
+	if r == nil {
 		return false
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.dead || a.until > r.expires {
+	if r.dead {
+		t.front.gone(r)
+		return false
+	}
+	if a.until > r.expires {
 		return false
 	}
 	t.try(r, true, a)
@@ -38,12 +42,13 @@ func (t *Table) attend(key tierlock.Key, a *attempt) bool {
 // touch runs do on key's record, if it has one, with the expired holders gone. A record
 // that is left empty stays, idle, while there are few of those.
 func (t *Table) touch(key tierlock.Key, now moment, do func(*record)) {
-	r, found := t.records.GetIfPresent(key)
-	if !found {
+	r := t.record(key)
+	if r == nil {
 		return
 	}
 	done, surplus := t.visit(r, now, do)
 	if !done { // r is leaving: whatever has taken its place
+		t.front.gone(r)
 		t.records.Compute(key, func(next *record, found bool) (*record, otter.ComputeOp) {
 			if found {
 				r = next
