@@ -40,7 +40,7 @@ var catalogue = []row{
 	{id: "R11", fault: "the server was made a replica", expected: "system_error, never held; served when it is a master again", test: readOnly},
 	{id: "R12", fault: "MOVED", expected: "followed to the node that has the slot, no fault of the store", test: moved},
 	{id: "R13", fault: "ASK, TRYAGAIN while a slot moves", expected: "granted or refused inside the attempt, exclusive all the while", test: slotMoves},
-	{id: "R14", fault: "a key on both sides of a moving slot", expected: "held or no answer in time while the slot moves, and never granted to a second", test: keyOnBothSides},
+	{id: "R14", fault: "a key on both sides of a moving slot", expected: "held, kept and given back, and granted again with a higher token, while the slot stands half moved", test: keyOnBothSides},
 	{id: "R15", fault: "one master of a Cluster gone", expected: "its keys step down, those of the other masters stay shared", test: oneMasterGone},
 	{id: "R16", fault: "LOADING", expected: "down at the first: strong system_error, weak local; comes back by itself", test: loading},
 	{id: "R17", fault: "MASTERDOWN", expected: "as R16", test: masterDown},

@@ -290,25 +290,44 @@ func keyOnBothSides(t *testing.T) {
 	slot := c.slot(id)
 	l := c.must(c.orders, id)
 	c.begin(slot)
-	// The records of a lock are together or apart meanwhile: held, or no answer in time, and
-	// never granted.
-	refused := func() {
+	// The records of a lock are together or apart meanwhile: held, by its holder, who keeps it.
+	held := func(where string) {
 		t.Helper()
-		if a := ask(c.orders, id); !errors.Is(a.err, tierlock.ErrHeld) && !errors.Is(a.err, tierlock.ErrTimeout) || a.took > inTime {
-			t.Errorf("got %v, want held or timeout", a)
+		for range 10 {
+			if a := ask(c.orders, id); !errors.Is(a.err, tierlock.ErrHeld) || a.took > inTime {
+				t.Fatalf("%s: got %v, want held", where, a)
+			}
+		}
+		if err := l.Renew(t.Context(), time.Minute); err != nil {
+			t.Fatalf("%s: renewal: %v", where, err)
+		}
+		if is, err := l.IsHeld(t.Context()); err != nil || !is {
+			t.Fatalf("%s: looked up: %v, %v", where, is, err)
 		}
 	}
-	for range 20 {
-		refused()
+	held("nothing moved")
+	for n := 1; c.carry(slot); n++ {
+		held(strconv.Itoa(n) + " moved")
+	}
+	held("all moved")
+	// And free and taken again before the slot is one again.
+	last := l.Grant().Token
+	for range 5 {
+		if err := l.Unlock(t.Context()); err != nil {
+			t.Fatalf("unlock: %v", err)
+		}
+		l = c.must(c.orders, id)
+		if l.Grant().Token <= last {
+			t.Fatalf("token %d after %d", l.Grant().Token, last)
+		}
+		last = l.Grant().Token
+	}
+	if err := l.Unlock(t.Context()); err != nil {
+		t.Fatalf("unlock: %v", err)
 	}
 	for c.carry(slot) {
 	}
-	refused()
 	c.end(slot)
-	c.is(ask(c.orders, id), tierlock.ErrHeld)
-	if err := l.Unlock(t.Context()); err != nil {
-		t.Errorf("unlock: %v", err)
-	}
 	if !served(c.orders) {
 		t.Error("not served after the move")
 	}
