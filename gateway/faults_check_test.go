@@ -145,7 +145,7 @@ func newDials(p *proxy) dials {
 				d.done <- int(most)
 				return
 			case <-tick.C:
-				now := p.accepted.Load()
+				now := p.Accepted()
 				seen = append(seen, now)
 				most = max(most, now-seen[max(0, len(seen)-1-window)])
 			}

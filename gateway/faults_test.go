@@ -33,9 +33,9 @@ func TestSoakFaultsThatSwallow(t *testing.T) {
 	storm(t, func(way *proxy, server *servers.RedisServer) []trouble {
 		return []trouble{
 			{"freeze", server.Freeze, server.Thaw, 1500 * time.Millisecond},
-			{"black hole", way.begins(blackHole), way.begins(pass), 1500 * time.Millisecond},
-			{"lost replies", way.begins(loseReplies), way.begins(pass), 300 * time.Millisecond},
-			{"requests held past their not-after", way.begins(holdBack), way.begins(pass), 700 * time.Millisecond},
+			{"black hole", way.Begins(blackHole), way.Begins(pass), 1500 * time.Millisecond},
+			{"lost replies", way.Begins(loseReplies), way.Begins(pass), 300 * time.Millisecond},
+			{"requests held past their not-after", way.Begins(holdBack), way.Begins(pass), 700 * time.Millisecond},
 		}
 	})
 }
@@ -44,9 +44,9 @@ func TestSoakFaultsThatSwallow(t *testing.T) {
 func TestSoakFaultsThatBreak(t *testing.T) {
 	storm(t, func(way *proxy, server *servers.RedisServer) []trouble {
 		return []trouble{
-			{"slow by 300 ms", way.begins(delayReply), way.begins(pass), 1200 * time.Millisecond},
-			{"resets in the reply", way.begins(resetReply), way.begins(pass), 500 * time.Millisecond},
-			{"refused", way.begins(refuse), way.begins(pass), time.Second},
+			{"slow by 300 ms", func() { way.Delay(300 * time.Millisecond) }, way.Begins(pass), 1200 * time.Millisecond},
+			{"resets in the reply", way.Begins(resetReply), way.Begins(pass), 500 * time.Millisecond},
+			{"refused", way.Begins(refuse), way.Begins(pass), time.Second},
 			{"flapping", func() {
 				server.Freeze()
 				pause(time.Second)
@@ -75,8 +75,8 @@ func storm(t *testing.T, troubles func(*proxy, *servers.RedisServer) []trouble) 
 	way := newProxy(t, server.Addr())
 	watch := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer func() { _ = watch.Close() }()
-	workers := []*process{startWorker(t, way.addr()), startWorker(t, way.addr()), startWorker(t, way.addr())}
-	waitFor(t, "the workers at work", func() bool { return way.accepted.Load() > 12 })
+	workers := []*process{startWorker(t, way.Addr()), startWorker(t, way.Addr()), startWorker(t, way.Addr())}
+	waitFor(t, "the workers at work", func() bool { return way.Accepted() > 12 })
 
 	var looks []look
 	count := newDials(way)
@@ -89,7 +89,7 @@ func storm(t *testing.T, troubles func(*proxy, *servers.RedisServer) []trouble) 
 		// 300 ms, somebody had better hold.
 		pause(1700 * time.Millisecond)
 		looks = append(looks, lookAt(t, watch, f.name))
-		t.Logf("%s: %d connections so far", f.name, way.accepted.Load())
+		t.Logf("%s: %d connections so far", f.name, way.Accepted())
 	}
 	for _, w := range workers {
 		w.end(t)
@@ -131,18 +131,18 @@ func TestARealReplyIsLost(t *testing.T) {
 	servers.Need(t, "redis-server")
 	server := servers.Redis(t)
 	way := newProxy(t, server.Addr())
-	g, _ := onRedis(t, way.addr())
+	g, _ := onRedis(t, way.Addr())
 	orders := chain(t, g, "order")
 	warm(t, orders)
 
 	id := tierlock.NewRequestID()
-	way.become(loseReplies)
+	way.Become(loseReplies)
 	for _, opts := range [][]gateway.Option{{gateway.WithRequestID(id)}, nil} {
 		if _, err := orders.TryLock(t.Context(), "a"+strconv.Itoa(len(opts)), opts...); !errors.Is(err, tierlock.ErrTimeout) {
 			t.Fatalf("reply lost: %v", err)
 		}
 	}
-	way.become(pass)
+	way.Become(pass)
 	var l *gateway.Lock
 	waitFor(t, "the retry served", func() (ok bool) {
 		var err error
@@ -167,15 +167,15 @@ func TestARealRequestArrivesTooLate(t *testing.T) {
 	servers.Need(t, "redis-server")
 	server := servers.Redis(t)
 	way := newProxy(t, server.Addr())
-	g, _ := onRedis(t, way.addr())
+	g, _ := onRedis(t, way.Addr())
 	orders := chain(t, g, "order")
 	warm(t, orders)
-	way.become(holdBack)
+	way.Become(holdBack)
 	if _, err := orders.TryLock(t.Context(), "a"); !errors.Is(err, tierlock.ErrTimeout) {
 		t.Fatalf("request held: %v", err)
 	}
 	pause(300 * time.Millisecond)
-	way.become(pass)
+	way.Become(pass)
 	pause(100 * time.Millisecond)
 	if keys := locksOf(redisKeys(t, server.Addr())); slices.Contains(keys, "biz:order:lock:a") {
 		t.Errorf("keys left: %v", keys)

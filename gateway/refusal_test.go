@@ -285,16 +285,16 @@ func TestBrokenWaysHaveOneOutcome(t *testing.T) {
 		reason tierlock.Reason
 		doubt  bool
 	}{
-		"the connection ends in the reply": {func(way *proxy, _ *servers.RedisServer) { way.become(resetReply) }, tierlock.ReasonBroken, true},
-		"connections are closed at once":   {func(way *proxy, _ *servers.RedisServer) { way.become(refuse) }, tierlock.ReasonBroken, true},
-		"replies are lost":                 {func(way *proxy, _ *servers.RedisServer) { way.become(loseReplies) }, tierlock.ReasonAttempt, true},
+		"the connection ends in the reply": {func(way *proxy, _ *servers.RedisServer) { way.Become(resetReply) }, tierlock.ReasonBroken, true},
+		"connections are closed at once":   {func(way *proxy, _ *servers.RedisServer) { way.Become(refuse) }, tierlock.ReasonBroken, true},
+		"replies are lost":                 {func(way *proxy, _ *servers.RedisServer) { way.Become(loseReplies) }, tierlock.ReasonAttempt, true},
 		"the server is frozen":             {func(_ *proxy, server *servers.RedisServer) { server.Freeze() }, tierlock.ReasonAttempt, true},
 	} {
 		for class, policy := range map[string]func() gateway.Policy{"strong": strong, "guarded": guarded, "weak": weak} {
 			t.Run(name+"/"+class, func(t *testing.T) {
 				server := servers.Redis(t)
 				way := newProxy(t, server.Addr())
-				chain := chainOn(t, way.addr(), policy())
+				chain := chainOn(t, way.Addr(), policy())
 				warm(t, chain)
 				c.begin(way, server)
 				_, err := chain.TryLock(t.Context(), "first")

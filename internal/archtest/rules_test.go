@@ -37,6 +37,7 @@ var allowed = map[string][]string{
 	"internal/trace":        {},
 	"internal/postgres":     {},
 	"internal/servers":      {},
+	"internal/way":          {},
 	"internal/archtest":     {},
 	"examples/order":        {"gateway", "guard", "audit"},
 	"examples/coupon":       {"gateway", "audit"},

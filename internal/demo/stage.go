@@ -15,11 +15,11 @@ import (
 
 	"github.com/tierlock/tierlock/audit/kafkasink"
 	"github.com/tierlock/tierlock/guard"
-	"github.com/tierlock/tierlock/internal/demo/faultproxy"
 	"github.com/tierlock/tierlock/internal/demo/memkafka"
 	"github.com/tierlock/tierlock/internal/demo/memredis"
 	"github.com/tierlock/tierlock/internal/demo/sqlite"
 	"github.com/tierlock/tierlock/internal/postgres"
+	"github.com/tierlock/tierlock/internal/way"
 	"github.com/tierlock/tierlock/reconcile"
 )
 
@@ -31,7 +31,7 @@ type stage struct {
 
 	dir   string // for spools, the switch file and the embedded database
 	redis string // the store itself, past the proxy
-	proxy *faultproxy.Proxy
+	proxy *way.Way
 
 	kafka []string
 	topic string // of this run alone, so that a real Kafka may hold others
@@ -96,7 +96,7 @@ func (s *stage) startRedis(o options, log *slog.Logger) error {
 		s.onClose(func(context.Context) error { mem.Close(); return nil })
 		s.redis, s.names["redis"] = mem.Addr(), "a stand-in inside this process"
 	}
-	proxy, err := faultproxy.Start(s.redis)
+	proxy, err := way.To(s.redis)
 	if err != nil {
 		return err
 	}

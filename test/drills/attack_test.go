@@ -8,7 +8,7 @@ import (
 	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/degrade"
 	"github.com/tierlock/tierlock/internal/servers"
-	"github.com/tierlock/tierlock/test/way"
+	"github.com/tierlock/tierlock/internal/way"
 )
 
 // wanted is the share of orders that must commit through an attack: what the requirement's
@@ -25,7 +25,7 @@ func TestAttack(t *testing.T) {
 	stop := crowd(16, func(int, int) { s.order(i.orders); wait(10 * time.Millisecond) })
 	defer stop()
 	wait(time.Second)
-	i.way.Become(way.DelayReply)
+	i.way.Delay(300 * time.Millisecond)
 	began := time.Now()
 	wait(span)
 	if at, ok := i.heard.reached("order", degrade.Slow, began); !ok {

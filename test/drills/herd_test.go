@@ -7,7 +7,7 @@ import (
 	"github.com/tierlock/tierlock/backend/redisstore"
 	"github.com/tierlock/tierlock/gateway"
 	"github.com/tierlock/tierlock/internal/servers"
-	"github.com/tierlock/tierlock/test/way"
+	"github.com/tierlock/tierlock/internal/way"
 )
 
 // Fifty instances lose one store and find it again, with callers who wait for it. They make

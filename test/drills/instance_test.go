@@ -14,7 +14,7 @@ import (
 	"github.com/tierlock/tierlock/gateway"
 	"github.com/tierlock/tierlock/gateway/gatewaytest"
 	"github.com/tierlock/tierlock/internal/servers"
-	"github.com/tierlock/tierlock/test/way"
+	"github.com/tierlock/tierlock/internal/way"
 )
 
 // servedAgain is how soon a store that is back serves whoever has no local holder in the way.

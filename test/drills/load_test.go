@@ -13,7 +13,7 @@ import (
 	"github.com/tierlock/tierlock/gateway"
 	"github.com/tierlock/tierlock/gateway/gatewaytest"
 	"github.com/tierlock/tierlock/internal/servers"
-	"github.com/tierlock/tierlock/test/way"
+	"github.com/tierlock/tierlock/internal/way"
 )
 
 // narrow makes the wire narrow enough for a test to fill.
@@ -37,8 +37,7 @@ func TestFloodOfCouponsLeavesPaymentsAlone(t *testing.T) {
 			p.Ladder.SaturateIn = time.Hour // the flood goes on
 		}
 	}})
-	i.way.Delay = sluggish
-	i.way.Become(way.DelayReply)
+	i.way.Delay(sluggish)
 	var flooded, crowdedOut atomic.Int64
 	stop := crowd(64, func(caller, turn int) {
 		_, err := once(i.coupons, own(caller, turn))
@@ -82,8 +81,7 @@ func TestOverload(t *testing.T) {
 			const customers, pause = 8, 100 * time.Millisecond
 			span := lasts(1500*time.Millisecond, time.Minute)
 			healthy := s.rate(customers, pause, span, i.orders)
-			i.way.Delay = delay
-			i.way.Become(way.DelayReply)
+			i.way.Delay(delay)
 			i.heard.p99("order")
 			overloaded := s.rate(10*customers, pause, span, i.orders)
 			p99 := i.heard.p99("order")
@@ -113,8 +111,7 @@ func TestSoakSaturated(t *testing.T) {
 	i := newInstance(t, servers.Redis(t), setup{store: narrow(8), policy: func(_ string, p *gateway.Policy) {
 		p.Attempt, p.Ladder.Timeouts = patience, 64 // a busy machine is no slow store
 	}})
-	i.way.Delay = 90 * time.Millisecond
-	i.way.Become(way.DelayReply)
+	i.way.Delay(90 * time.Millisecond)
 	began := time.Now()
 	stop := crowd(32, func(caller, turn int) { _, _ = once(i.coupons, own(caller, turn)); wait(time.Millisecond) })
 	defer stop()

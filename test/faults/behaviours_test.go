@@ -18,8 +18,8 @@ import (
 	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/gateway"
 	"github.com/tierlock/tierlock/internal/servers"
+	"github.com/tierlock/tierlock/internal/way"
 	"github.com/tierlock/tierlock/switchcfg"
-	"github.com/tierlock/tierlock/test/way"
 )
 
 const behavioursFile = "../../docs/behaviours.md"
@@ -153,7 +153,7 @@ func TestNoOrphansOfThousandsWhoGaveUp(t *testing.T) {
 			all.Go(func() { served(n.orders) })
 		}
 		all.Wait()
-		s.way.Become(way.DelayReply)
+		s.way.Delay(300 * time.Millisecond)
 		for i := range crowd {
 			all.Go(func() {
 				a := ask(n.orders, fmt.Sprint("k", round, "-", i))

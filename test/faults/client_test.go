@@ -14,8 +14,8 @@ import (
 	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/backend/redisstore"
 	"github.com/tierlock/tierlock/gateway"
+	"github.com/tierlock/tierlock/internal/way"
 	"github.com/tierlock/tierlock/localfallback"
-	"github.com/tierlock/tierlock/test/way"
 )
 
 // family is a Redis, a resource, and processes that want one lock of it.
@@ -246,8 +246,7 @@ func renewalMeetsUnlock(t *testing.T) {
 			},
 		},
 	})
-	s.way.Delay = 20 * time.Millisecond
-	s.way.Become(way.DelayReply)
+	s.way.Delay(20 * time.Millisecond)
 	var all sync.WaitGroup
 	for n := range 16 {
 		all.Go(func() {

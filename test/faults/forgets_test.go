@@ -11,7 +11,7 @@ import (
 	"github.com/tierlock/tierlock/gateway"
 	"github.com/tierlock/tierlock/guard"
 	"github.com/tierlock/tierlock/internal/servers"
-	"github.com/tierlock/tierlock/test/way"
+	"github.com/tierlock/tierlock/internal/way"
 )
 
 func restartedEmpty(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/gateway"
-	"github.com/tierlock/tierlock/test/way"
+	"github.com/tierlock/tierlock/internal/way"
 )
 
 func blackHole(t *testing.T) { vanishes(t, way.BlackHole, false) }
@@ -98,8 +98,7 @@ func deliveredTooLate(t *testing.T) {
 // for the answer to another question.
 func repliesOutOfStep(t *testing.T) {
 	s := newSite(t, setup{policy: func(p *gateway.Policy) { p.Ladder.Timeouts = 64 }})
-	s.way.Delay = attempt - 12*time.Millisecond
-	s.way.Become(way.DelayReply)
+	s.way.Delay(attempt - 12*time.Millisecond)
 	var granted, late atomic.Int64
 	var all sync.WaitGroup
 	end := time.Now().Add(5 * time.Second)

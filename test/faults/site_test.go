@@ -23,7 +23,7 @@ import (
 	"github.com/tierlock/tierlock/gateway/gatewaytest"
 	"github.com/tierlock/tierlock/guard"
 	"github.com/tierlock/tierlock/internal/servers"
-	"github.com/tierlock/tierlock/test/way"
+	"github.com/tierlock/tierlock/internal/way"
 )
 
 const (

@@ -11,12 +11,12 @@ import (
 	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/backend/redisstore"
 	"github.com/tierlock/tierlock/gateway"
-	"github.com/tierlock/tierlock/test/way"
+	"github.com/tierlock/tierlock/internal/way"
 )
 
 func slowReplies(t *testing.T) {
 	s := newSite(t, setup{})
-	s.way.Become(way.DelayReply)
+	s.way.Delay(300 * time.Millisecond)
 	for i := range 8 {
 		s.is(ask(s.guarded, strconv.Itoa(i)), tierlock.ErrOptimistic, tierlock.ReasonAttempt, tierlock.ReasonSlow)
 		s.is(ask(s.orders, strconv.Itoa(i)), tierlock.ErrTimeout)
@@ -115,8 +115,7 @@ func poolExhausted(t *testing.T) {
 		store:  func(c *redisstore.Config) { c.PoolSize, c.Wire = 1, 4 },
 		policy: func(p *gateway.Policy) { p.Ladder.SaturateIn = saturateIn; p.Ladder.Timeouts = 64 },
 	})
-	s.way.Delay = 100 * time.Millisecond // under half an attempt: not slow
-	s.way.Become(way.DelayReply)
+	s.way.Delay(100 * time.Millisecond) // under half an attempt: not slow
 	stop, local := make(chan struct{}), make(chan time.Duration, 1)
 	began := time.Now()
 	var all sync.WaitGroup

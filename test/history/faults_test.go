@@ -8,7 +8,7 @@ import (
 
 	"github.com/tierlock/tierlock/guard"
 	"github.com/tierlock/tierlock/internal/servers"
-	"github.com/tierlock/tierlock/test/way"
+	"github.com/tierlock/tierlock/internal/way"
 )
 
 // rounds is how often each trouble comes: once, or, with TIERLOCK_SOAK set, for minutes.

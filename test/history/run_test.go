@@ -22,7 +22,7 @@ import (
 	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/guard"
 	"github.com/tierlock/tierlock/internal/servers"
-	"github.com/tierlock/tierlock/test/way"
+	"github.com/tierlock/tierlock/internal/way"
 )
 
 // run is one history in the making: a Redis, a way to it, a register and workers.

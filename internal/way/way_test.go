@@ -1,4 +1,4 @@
-package faultproxy_test
+package way_test
 
 import (
 	"bufio"
@@ -11,7 +11,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/tierlock/tierlock/internal/demo/faultproxy"
+	"github.com/tierlock/tierlock/internal/way"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -50,9 +50,9 @@ func echo(t *testing.T) (addr string, arrived <-chan time.Time) {
 	return l.Addr().String(), at
 }
 
-func proxy(t *testing.T, upstream string) *faultproxy.Proxy {
+func proxy(t *testing.T, upstream string) *way.Way {
 	t.Helper()
-	p, err := faultproxy.Start(upstream)
+	p, err := way.To(upstream)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,5 +230,96 @@ func TestFaultsComeAndGoUnderTraffic(t *testing.T) {
 		if err := p.Restore(); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// patience is how long a client waits for an answer that is not to come.
+const patience = 300 * time.Millisecond
+
+// askFor asks on a new connection, with little patience.
+func askFor(t *testing.T, addr string) error {
+	t.Helper()
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(patience))
+	_, err = conn{c, bufio.NewReader(c)}.ask()
+	return err
+}
+
+// Each fault does its harm while it lasts, to a standing connection, to a new one and to what
+// the server hears, and is over with None.
+func TestFaultsDoWhatTheySay(t *testing.T) {
+	for name, c := range map[string]struct {
+		fault             way.Fault
+		standing, next    bool // are answered
+		heard             int  // requests of the two that the server hears while it lasts
+		standingAfterward bool // the standing connection is answered once it is over
+	}{
+		"none":       {way.None, true, true, 2, true},
+		"lost":       {way.LoseReplies, false, false, 2, true},
+		"black hole": {way.BlackHole, false, false, 0, false},
+		"held back":  {way.HoldBack, false, false, 0, true},
+		"reset":      {way.ResetReply, false, false, 2, false},
+		"refused":    {way.Refuse, false, false, 0, false},
+		"silent":     {way.Silent, true, false, 1, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			addr, arrived := echo(t)
+			p := proxy(t, addr)
+			standing := dial(t, p.Addr())
+			if _, err := standing.ask(); err != nil {
+				t.Fatal(err)
+			}
+			<-arrived
+			p.Become(c.fault)
+			_ = standing.SetDeadline(time.Now().Add(patience))
+			if _, err := standing.ask(); (err == nil) != c.standing {
+				t.Errorf("a standing connection: %v", err)
+			}
+			if err := askFor(t, p.Addr()); (err == nil) != c.next {
+				t.Errorf("a new connection: %v", err)
+			}
+			if n := len(arrived); n != c.heard {
+				t.Errorf("the server heard %d requests", n)
+			}
+			p.Become(way.None)
+			wait := patience
+			if c.standingAfterward {
+				wait = 20 * time.Second
+			}
+			_ = standing.SetDeadline(time.Now().Add(wait))
+			if _, err := standing.ask(); (err == nil) != c.standingAfterward {
+				t.Errorf("the standing connection afterwards: %v", err)
+			}
+			if _, err := dial(t, p.Addr()).ask(); err != nil {
+				t.Errorf("afterwards: %v", err)
+			}
+			if p.Accepted() != 3 {
+				t.Errorf("%d accepted", p.Accepted())
+			}
+		})
+	}
+}
+
+func TestLeadIsAFailover(t *testing.T) {
+	first, heardFirst := echo(t)
+	second, heardSecond := echo(t)
+	p := proxy(t, first)
+	c := dial(t, p.Addr())
+	if _, err := c.ask(); err != nil {
+		t.Fatal(err)
+	}
+	p.Lead(second)
+	if _, err := c.ask(); err == nil {
+		t.Error("the connection to the first server lives on")
+	}
+	if _, err := dial(t, p.Addr()).ask(); err != nil {
+		t.Error(err)
+	}
+	if len(heardFirst) != 1 || len(heardSecond) != 1 {
+		t.Errorf("%d and %d requests", len(heardFirst), len(heardSecond))
 	}
 }
