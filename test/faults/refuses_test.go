@@ -75,7 +75,7 @@ func (s *site) refusesWrites(begin, end func()) {
 	work, until := short.Context(s.Context()), short.Grant().ExpiresAt
 	begin()
 	s.is(ask(s.orders, "b"), tierlock.ErrSystem, tierlock.ReasonDenied)
-	if err := long.Renew(s.Context(), ttl); !errors.Is(err, tierlock.ErrSystem) && !errors.Is(err, tierlock.ErrLost) {
+	if err := long.Renew(s.Context(), 2*ttl); !errors.Is(err, tierlock.ErrSystem) && !errors.Is(err, tierlock.ErrLost) {
 		s.Errorf("renew: %v", err)
 	}
 	if err := long.Unlock(s.Context()); !errors.Is(err, tierlock.ErrSystem) {
