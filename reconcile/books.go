@@ -129,9 +129,7 @@ func (b *books) moment(j *Job) {
 	s.Partitions, s.OpenHolds, s.Watermark = len(j.windows), 0, time.Time{}
 	first := true // a partition of which nothing was heard yet has the zero horizon, and holds the mark there
 	for _, w := range j.windows {
-		for _, list := range w.keys {
-			s.OpenHolds += len(list)
-		}
+		s.OpenHolds += w.open
 		horizon := w.horizon
 		if horizon.Equal(forever) { // the source has ended: all that came is judged
 			horizon = b.to
@@ -142,7 +140,6 @@ func (b *books) moment(j *Job) {
 	}
 	s.Waiting, s.Repaired, s.Stopped = len(j.repairs.queue), j.repairs.total, j.repairs.stopped
 	s.Failed = j.repairs.failures
-	b.sum()
 }
 
 // sum counts findings that stand.

@@ -1,26 +1,27 @@
 package reconcile
 
 import (
-	"maps"
 	"strconv"
 	"time"
 
 	"github.com/tierlock/tierlock/audit"
 )
 
-// recent is how many seqs of one producer a partition remembers one by one, to tell a
-// repeated event from one that comes out of order. Older ones count as repeated. A
-// forwarder repeats at most what it had in flight, a few thousand.
-const recent = 8192
-
 // feeds are the producers as one partition hears them: what each has sent, what of it is
 // missing, and up to when it has told everything.
 type feeds struct {
 	partition int
 	by        map[string]*feed
-	signs     map[epoch]time.Time // last sign of life
-	reported  map[string]Finding  // gaps and silences told already, by id
-	out       []Finding           // and to be told
+	reported  map[string]Finding // gaps and silences told already, by id
+	missed    map[seqOf]bool     // seqs among them
+	out       []Finding          // and to be told
+	moved     bool               // gone may answer otherwise than it did
+}
+
+// seqOf is one seq of a producer.
+type seqOf struct {
+	producer string
+	seq      uint64
 }
 
 // feed is one producer.
@@ -37,32 +38,8 @@ type feed struct {
 	awaited map[uint64]time.Time // seqs that others name as their prev, and when
 }
 
-// log is what has been seen of one epoch. Seqs go on from epoch to epoch, unless the
-// producer has lost its folder.
-type log struct {
-	seen    map[uint64]bool
-	below   uint64 // seqs up to here count as seen
-	highest uint64
-}
-
-func (l *log) has(seq uint64) bool { return seq <= l.below || l.seen[seq] }
-
-func (l *log) add(seq uint64) {
-	l.seen[seq] = true
-	l.highest = max(l.highest, seq)
-	if len(l.seen) > 2*recent && l.highest > recent { // most of them are old
-		l.below = l.highest - recent
-		maps.DeleteFunc(l.seen, func(seq uint64, _ bool) bool { return seq <= l.below })
-	}
-}
-
-type epoch struct {
-	producer string
-	number   uint64
-}
-
 func newFeeds(partition int) feeds {
-	return feeds{partition: partition, by: map[string]*feed{}, signs: map[epoch]time.Time{}, reported: map[string]Finding{}}
+	return feeds{partition: partition, by: map[string]*feed{}, reported: map[string]Finding{}, missed: map[seqOf]bool{}}
 }
 
 // hear takes note of one event and tells whether it is the first of its id here.
@@ -87,10 +64,11 @@ func (fs *feeds) hear(ev *audit.Event, r *Record, now time.Time) (fresh bool) {
 	}
 	l.add(ev.Seq)
 	delete(f.awaited, ev.Seq)
-	if len(fs.reported) > 0 {
+	if id := (seqOf{f.producer, ev.Seq}); len(fs.missed) > 0 && fs.missed[id] {
+		delete(fs.missed, id)
 		fs.withdraw(fs.sequenceID(f, ev.Seq)) // it has come after all
 	}
-	fs.alive(f, ev, r, now)
+	fs.alive(f, l, ev, r, now)
 	return true
 }
 
@@ -106,7 +84,7 @@ func (fs *feeds) begin(f *feed, ev *audit.Event) *log {
 			break
 		}
 	}
-	l := &log{seen: map[uint64]bool{}}
+	l := &log{}
 	f.logs[ev.Epoch] = l
 	return l
 }
@@ -121,25 +99,24 @@ func (f *feed) has(seq uint64) bool {
 }
 
 // alive moves the producer's signs of life on.
-func (fs *feeds) alive(f *feed, ev *audit.Event, r *Record, now time.Time) {
+func (fs *feeds) alive(f *feed, l *log, ev *audit.Event, r *Record, now time.Time) {
 	f.heard = now
 	if !r.Time.IsZero() && r.Time.Before(now) {
 		f.heard = r.Time
 	}
-	id := epoch{ev.Producer, ev.Epoch}
-	if ev.Time().After(fs.signs[id]) {
-		fs.signs[id] = ev.Time()
+	if ev.Time().After(l.sign) {
+		l.sign = ev.Time()
 	}
 	if ev.Epoch > f.epoch {
-		f.epoch, f.closed = ev.Epoch, false
+		f.epoch, f.closed, fs.moved = ev.Epoch, false, true
 	}
 	if f.silent {
-		f.silent = false
+		f.silent, fs.moved = false, true
 		fs.withdraw(silentID(f))
 	}
 	switch {
 	case ev.Type == audit.TypeSeal && ev.Sealed == f.epoch:
-		f.closed = true
+		f.closed, fs.moved = true, true
 	case ev.Type == audit.TypeGap:
 		fs.told(f, ev)
 	}
@@ -154,7 +131,15 @@ func (fs *feeds) gone(producer string, number uint64) (time.Time, bool) {
 	if f == nil || number == f.epoch && !f.closed && !f.silent {
 		return time.Time{}, false
 	}
-	return fs.signs[epoch{producer, number}], true
+	return f.sign(number), true
+}
+
+// sign is an epoch's last sign of life; zero: none was seen.
+func (f *feed) sign(number uint64) time.Time {
+	if l := f.logs[number]; l != nil {
+		return l.sign
+	}
+	return time.Time{}
 }
 
 // low is up to when every producer has told everything; this process's clock where there
@@ -191,8 +176,8 @@ func (fs *feeds) silence(now time.Time, idle time.Duration) {
 		if f.closed || f.silent || now.Sub(f.heard) < idle {
 			continue
 		}
-		f.silent = true
-		sign := fs.signs[epoch{f.producer, f.epoch}]
+		f.silent, fs.moved = true, true
+		sign := f.sign(f.epoch)
 		fs.report(Finding{
 			ID: silentID(f), Revision: sign.UnixMicro(), Digest: stamp(sign), Kind: KindSilent, State: StateOpen, From: sign, To: now,
 			Gap: &Gap{Partition: fs.partition, Producer: f.producer, Epoch: f.epoch, Cause: "silent", At: sign},
@@ -208,6 +193,7 @@ func (fs *feeds) miss(horizon time.Time) {
 				continue
 			}
 			delete(f.awaited, seq)
+			fs.missed[seqOf{f.producer, seq}] = true
 			fs.report(Finding{
 				ID: fs.sequenceID(f, seq), Kind: KindGap, State: StateOpen, From: at, To: at,
 				Gap: &Gap{Partition: fs.partition, Producer: f.producer, Epoch: f.epoch, Cause: "sequence", From: seq, To: seq, At: at},

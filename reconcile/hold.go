@@ -14,9 +14,9 @@ const endless = 10 * time.Minute
 // hold is an interval while its events come in, in any order.
 type hold struct {
 	Interval
-	ttl, maxHold time.Duration
-	acquired     bool
-	offset       int64 // of its first record
+	maxHold  time.Duration
+	acquired bool
+	offset   int64 // of its first record
 }
 
 // take merges one event; the order in which they come does not matter.
@@ -25,7 +25,7 @@ func (h *hold) take(ev *audit.Event) {
 		h.Event, h.Chain, h.Tier, h.Store, h.Token = ev.EventID(), ev.Chain, ev.Tier, ev.Store, ev.Token
 		h.Producer, h.Epoch = ev.Producer, ev.Epoch
 	}
-	h.ttl, h.maxHold = max(h.ttl, ev.TTL), max(h.maxHold, ev.MaxHold)
+	h.TTL, h.maxHold = max(h.TTL, ev.TTL), max(h.maxHold, ev.MaxHold)
 	if ev.ClockError > 0 {
 		h.Error = max(h.Error, ev.ClockError)
 	}
@@ -35,9 +35,12 @@ func (h *hold) take(ev *audit.Event) {
 	if !ev.Business.IsZero() {
 		h.Business = ev.Business
 	}
-	if ev.Type == audit.TypeAcquire {
+	switch ev.Type {
+	case audit.TypeAcquire:
 		h.acquired, h.AcquireSeq = true, ev.Seq
 		return
+	case audit.TypeOptimistic: // written when its work had ended: one event for both ends
+		h.acquired = true
 	}
 	if ev.EndedAt.After(h.EndedAt) { // the last end counts: an expiry may be followed by an unlock
 		h.EndedAt, h.How, h.Outcome, h.EndSeq = ev.EndedAt, ev.How, ev.Outcome, ev.Seq
@@ -52,7 +55,7 @@ func (h *hold) settle(gone func(producer string, epoch uint64) (time.Time, bool)
 		h.Latest = h.deadline(gone)
 	case h.How == audit.Expired || h.How == audit.Lost:
 		// The lock is over; whether its holder has noticed is not known.
-		h.Latest = h.EndedAt.Add(h.ttl)
+		h.Latest = h.EndedAt.Add(h.TTL)
 	default:
 		h.Latest = h.EndedAt
 	}
@@ -62,15 +65,15 @@ func (h *hold) settle(gone func(producer string, epoch uint64) (time.Time, bool)
 }
 
 func (h *hold) deadline(gone func(producer string, epoch uint64) (time.Time, bool)) time.Time {
-	if h.ttl == 0 && h.maxHold == 0 {
+	if h.TTL == 0 && h.maxHold == 0 {
 		return h.GrantedAt.Add(endless)
 	}
-	end := h.GrantedAt.Add(h.ttl)
-	if h.maxHold <= h.ttl {
+	end := h.GrantedAt.Add(h.TTL)
+	if h.maxHold <= h.TTL {
 		return end
 	}
 	if sign, over := gone(h.Producer, h.Epoch); over { // nobody renewed after this
-		if last := sign.Add(h.ttl); last.After(end) {
+		if last := sign.Add(h.TTL); last.After(end) {
 			end = last
 		}
 		if most := h.GrantedAt.Add(h.maxHold); most.Before(end) {

@@ -22,6 +22,7 @@ type Interval struct {
 	GrantedAt time.Time
 	EndedAt   time.Time     // zero: no end event
 	Latest    time.Time     // latest possible end; EndedAt where there is one
+	TTL       time.Duration // as granted; zero: not told
 	Error     time.Duration // bound of the clock error, either side; zero: unknown
 	How       audit.How
 	Outcome   audit.Work

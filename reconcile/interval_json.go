@@ -24,6 +24,7 @@ type wireInterval struct {
 	GrantedAt  time.Time      `json:"granted_at"`
 	EndedAt    time.Time      `json:"ended_at,omitzero"`
 	Latest     time.Time      `json:"latest_end"`
+	TTLMS      int64          `json:"ttl_ms,omitempty"`
 	ErrorUS    int64          `json:"clock_error_us,omitempty"`
 	How        audit.How      `json:"how,omitempty"`
 	Outcome    audit.Work     `json:"outcome,omitempty"`
@@ -50,7 +51,8 @@ func (iv Interval) MarshalJSON() ([]byte, error) {
 	return json.Marshal(wireInterval{
 		Event: iv.Event, Chain: iv.Chain, Key: iv.Key, Holder: iv.Holder, Tier: iv.Tier, Store: iv.Store, Token: iv.Token,
 		Producer: iv.Producer, Epoch: iv.Epoch, AcquireSeq: iv.AcquireSeq, EndSeq: iv.EndSeq,
-		GrantedAt: iv.GrantedAt.UTC(), EndedAt: iv.EndedAt.UTC(), Latest: iv.Latest.UTC(), ErrorUS: iv.Error.Microseconds(),
+		GrantedAt: iv.GrantedAt.UTC(), EndedAt: iv.EndedAt.UTC(), Latest: iv.Latest.UTC(),
+		TTLMS: iv.TTL.Milliseconds(), ErrorUS: iv.Error.Microseconds(),
 		How: iv.How, Outcome: iv.Outcome, Switch: wireSwitch(iv.Switch), Business: wireBusiness(iv.Business),
 	})
 }
@@ -64,7 +66,8 @@ func (iv *Interval) UnmarshalJSON(text []byte) error {
 	*iv = Interval{
 		Event: w.Event, Chain: w.Chain, Key: w.Key, Holder: w.Holder, Tier: w.Tier, Store: w.Store, Token: w.Token,
 		Producer: w.Producer, Epoch: w.Epoch, AcquireSeq: w.AcquireSeq, EndSeq: w.EndSeq,
-		GrantedAt: w.GrantedAt, EndedAt: w.EndedAt, Latest: w.Latest, Error: time.Duration(w.ErrorUS) * time.Microsecond,
+		GrantedAt: w.GrantedAt, EndedAt: w.EndedAt, Latest: w.Latest,
+		TTL: time.Duration(w.TTLMS) * time.Millisecond, Error: time.Duration(w.ErrorUS) * time.Microsecond,
 		How: w.How, Outcome: w.Outcome, Switch: audit.Switch(w.Switch), Business: audit.Business(w.Business),
 	}
 	return nil

@@ -17,6 +17,7 @@ type Job struct {
 	windows map[int]*window
 	fleet   fleet
 	repairs repairer
+	parser  audit.Parser
 
 	mu    sync.Mutex // guards books; never held over I/O
 	books books
@@ -87,8 +88,9 @@ func (j *Job) take(ctx context.Context, b Batch) error {
 			w.next = max(w.next, l.To)
 		}
 	}
+	now := time.Now()
 	for i := range b.Records {
-		if err := j.record(ctx, &b.Records[i]); err != nil {
+		if err := j.record(ctx, &b.Records[i], now); err != nil {
 			return err
 		}
 	}
@@ -101,13 +103,13 @@ func (j *Job) take(ctx context.Context, b Batch) error {
 }
 
 // record brings one record into its window.
-func (j *Job) record(ctx context.Context, r *Record) error {
+func (j *Job) record(ctx context.Context, r *Record, now time.Time) error {
 	w := j.windows[r.Partition]
 	if w == nil || r.Offset < w.next {
 		return nil // not ours any more, or read already
 	}
 	w.caught = false
-	ev, err := audit.Parse(r.Value)
+	ev, err := j.parser.Parse(r.Value)
 	if err != nil {
 		if err := j.deadLetter(ctx, r, err); err != nil {
 			return err
@@ -115,11 +117,10 @@ func (j *Job) record(ctx context.Context, r *Record) error {
 		w.next = r.Offset + 1
 		return nil
 	}
-	now := time.Now()
 	j.fleet.hear(&ev, r, now)
 	fresh := w.feeds.hear(&ev, r, now)
 	j.count(func(b *books) { b.record(&ev, r.Partition, fresh) })
-	if fresh && (ev.Type == audit.TypeAcquire || ev.Type == audit.TypeEnd) && w.absorb(&ev, r.Offset) {
+	if fresh && !ev.Type.Marker() && j.cfg.Rule.matters(ev.Tier, ev.Outcome, ev.EndedAt) && w.absorb(&ev, r.Offset) {
 		w.noteLate(ev.Key, now)
 		j.count(func(b *books) { b.stats.Late++ })
 	}
@@ -145,7 +146,7 @@ func (j *Job) step(ctx context.Context, complete bool) error {
 		}
 	}
 	j.count(func(b *books) { b.moment(j) })
-	return j.commit(ctx)
+	return j.commit(ctx, now, complete)
 }
 
 // finish is the last step, unless a late event makes a partition come again.
@@ -189,5 +190,6 @@ func (j *Job) Report() Report {
 func (j *Job) Stats() Stats {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	j.books.sum()
 	return j.books.stats
 }

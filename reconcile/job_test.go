@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -55,6 +56,52 @@ func TestJobFindsWhatTheRuleFinds(t *testing.T) {
 		if st := j.Stats(); st.Findings != len(want) || st.Holds != uint64(len(all)) || !j.Report().Complete {
 			t.Fatalf("seed %d: %+v", seed, st)
 		}
+	}
+}
+
+// A key that stays busy for so long that its line is not swept at every turn is judged all
+// the same.
+func TestOneBusyKey(t *testing.T) {
+	var all []truth
+	for i := range 4 * large { // one chain without a break
+		from := base.Add(time.Duration(i) * 20 * time.Millisecond)
+		iv := at(t, fmt.Sprintf("h%06d", i), tierlock.Bypass, fmt.Sprintf("p%d", i%3), 20*i, 20*i+50)
+		all = append(all, truth{from: from, to: from.Add(50 * time.Millisecond), seen: iv})
+	}
+	number(all)
+	s := newStream(1)
+	s.size = 200
+	s.replay(all)
+	got := newStore()
+	j := runAll(t, s, got)
+	want := Overlaps(Rule{}, intervals(all))
+	slices.SortFunc(want, func(a, b Finding) int { return compareIDs(a, b) })
+	have := got.standing(KindOverlap)
+	if len(have) != len(want) || len(want) == 0 {
+		t.Fatalf("%d findings, want %d", len(have), len(want))
+	}
+	for i := range want {
+		if have[i].ID != want[i].ID || have[i].Pairs != want[i].Pairs || have[i].CertainPairs != want[i].CertainPairs || len(have[i].Members) != len(want[i].Members) {
+			t.Errorf("finding %s has %d pairs of %d holds, want %d of %d", have[i].ID, have[i].Pairs, len(have[i].Members), want[i].Pairs, len(want[i].Members))
+		}
+	}
+	if st := j.Stats(); st.Holds != uint64(len(all)) || st.OpenHolds != 0 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// A large line waits with its sweep, but never past its own end.
+func TestALargeLineIsSweptNowAndThen(t *testing.T) {
+	second := func(n int) time.Time { return base.Add(time.Duration(n) * time.Second) }
+	l := &line{holds: make([]*hold, 2*large), left: 2 * large, opens: base, sweptAt: second(80), due: second(81), closes: second(1000)}
+	for horizon, want := range map[time.Time]bool{second(80): false, second(119): false, second(120): true, second(1000): true} {
+		if got := l.worthwhile(horizon); got != want {
+			t.Errorf("at %s: %v", horizon.Sub(base), got)
+		}
+	}
+	l.left = large
+	if !l.worthwhile(second(82)) {
+		t.Error("not swept when it has doubled")
 	}
 }
 

@@ -55,22 +55,38 @@ func (j *Job) judge(ctx context.Context, w *window, complete bool) error {
 	}
 	found, judged := w.judge(j.cfg.Lateness, complete)
 	w.feeds.miss(w.horizon)
-	news, swallowed := w.news(found)
-	for _, f := range news {
+	for i := range found {
+		for f := range found[i].findings(w.rule) {
+			if err := j.tell(ctx, w, f); err != nil {
+				return err
+			}
+		}
+		found[i] = group{} // its holds are not needed any more
+	}
+	for _, f := range w.others() {
 		if err := j.put(ctx, f); err != nil {
 			return err
 		}
-		if f.Kind == KindOverlap && f.State == StateOpen {
-			j.repairs.add(f, w.partition)
-		} else {
-			j.repairs.remove(f.ID)
-		}
+		j.repairs.remove(f.ID)
 	}
+	j.count(func(b *books) { b.stats.Holds += uint64(judged) })
+	return nil
+}
+
+// tell stores an overlap that is new or has changed, and puts its cases in line.
+func (j *Job) tell(ctx context.Context, w *window, f Finding) error {
+	isNew, swallowed := w.learn(&f)
+	if !isNew {
+		return nil
+	}
+	if err := j.put(ctx, f); err != nil {
+		return err
+	}
+	j.repairs.add(f, w.partition)
 	for _, id := range swallowed {
 		j.repairs.remove(id)
 		j.count(func(b *books) { b.supersede(id) })
 	}
-	j.count(func(b *books) { b.stats.Holds += uint64(judged) })
 	return nil
 }
 
@@ -91,10 +107,11 @@ func (j *Job) ready(chain string) bool {
 	return j.fleet.quiet(chain, j.cfg.Quiet, j.cfg.Idle, known)
 }
 
-// commit moves restart points on; it never takes one back.
-func (j *Job) commit(ctx context.Context) error {
+// commit moves restart points on; it never takes one back. While there is much to read a
+// tick passes between two commits of a partition: each is a question to the broker.
+func (j *Job) commit(ctx context.Context, now time.Time, complete bool) error {
 	for _, w := range j.windows {
-		if w.next < w.resume || !w.lateSince.IsZero() {
+		if w.next < w.resume || !w.lateSince.IsZero() || !w.caught && !complete && now.Sub(w.markedAt) < j.cfg.Tick {
 			continue
 		}
 		m := w.mark(j.repairs.pinned(w.partition))
@@ -108,7 +125,7 @@ func (j *Job) commit(ctx context.Context) error {
 			j.cfg.Logger.WarnContext(ctx, "offset not committed", "partition", w.partition, "error", err)
 			continue // it comes again with the next step
 		}
-		w.marked = m
+		w.marked, w.markedAt = m, now
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 	"strconv"
 	"time"
@@ -17,7 +18,7 @@ func Overlaps(rule Rule, holds []Interval) []Finding {
 	rule = rule.withDefaults()
 	sorted := make([]*Interval, 0, len(holds))
 	for i := range holds {
-		if rule.counts(holds[i].Tier) {
+		if rule.counts(&holds[i]) {
 			sorted = append(sorted, &holds[i])
 		}
 	}
@@ -31,7 +32,7 @@ func Overlaps(rule Rule, holds []Interval) []Finding {
 			n++
 		}
 		for _, g := range groups(&rule, sorted[:n]) {
-			out = append(out, g.findings(&rule)...)
+			out = slices.AppendSeq(out, g.findings(&rule))
 		}
 		sorted = sorted[n:]
 	}
@@ -42,13 +43,14 @@ func Overlaps(rule Rule, holds []Interval) []Finding {
 // other, unless it is alone.
 type group struct {
 	members []*Interval // by grant
+	at      []int       // their places in what groups was given
 	tallies []tally     // of the pairs in which the member is the later one
 }
 
 // tally counts pairs.
 type tally struct {
 	pairs, certain int
-	causes         uint8
+	causes         causeSet
 }
 
 func (t *tally) add(o tally) {
@@ -60,10 +62,10 @@ func (t *tally) add(o tally) {
 // groups finds the components of the holds of one key, which are sorted by grant. Holds
 // that are in no pair come back as groups of one.
 func groups(rule *Rule, holds []*Interval) []group {
-	s := sweep{rule: rule, holds: holds, parent: make([]int, len(holds)), tallies: make([]tally, len(holds))}
-	for i := range s.parent {
-		s.parent[i] = i
+	if len(holds) == 1 {
+		return []group{{members: holds, at: []int{0}, tallies: make([]tally, 1)}}
 	}
+	s := sweep{rule: rule, holds: holds, parent: make([]int, len(holds)), tallies: make([]tally, len(holds))}
 	s.run()
 	return s.components()
 }
@@ -76,27 +78,34 @@ type sweep struct {
 	tallies []tally
 }
 
+// span is a hold stretched by its clock error, in whole microseconds, rounded outwards: it
+// only picks the pairs that are worth a look.
+type span struct {
+	start, end int64
+	hold       int
+}
+
 // run visits holds by stretched start and pairs each with those whose stretched end is
 // still ahead: no others can be related to it.
 func (s *sweep) run() {
-	order := make([]int, len(s.holds))
-	for i := range order {
-		order[i] = i
+	spans := make([]span, len(s.holds))
+	for i, iv := range s.holds {
+		s.parent[i] = i
+		spans[i] = span{s.rule.start(iv).UnixMicro(), s.rule.end(iv).UnixMicro() + 1, i}
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return s.start(a).Compare(s.start(b)) })
-	var active []int
-	for _, x := range order {
-		start := s.start(x)
-		active = slices.DeleteFunc(active, func(y int) bool { return !s.end(y).After(start) })
+	slices.SortStableFunc(spans, func(a, b span) int { return cmp.Compare(a.start, b.start) })
+	var active []span
+	for _, x := range spans {
+		kept := active[:0]
 		for _, y := range active {
-			s.pair(min(x, y), max(x, y))
+			if y.end > x.start {
+				kept = append(kept, y)
+				s.pair(min(x.hold, y.hold), max(x.hold, y.hold))
+			}
 		}
-		active = append(active, x)
+		active = append(kept, x)
 	}
 }
-
-func (s *sweep) start(i int) time.Time { return s.rule.start(s.holds[i]) }
-func (s *sweep) end(i int) time.Time   { return s.rule.end(s.holds[i]) }
 
 // start and end stretch a hold by its clock error.
 func (r *Rule) start(iv *Interval) time.Time { return iv.GrantedAt.Add(-r.margin(iv)) }
@@ -111,7 +120,7 @@ func (s *sweep) pair(a, b int) {
 	if rel == apart {
 		return
 	}
-	t := tally{pairs: 1, causes: causeOf(first, second)}
+	t := tally{pairs: 1, causes: causeOf(s.rule, first, second)}
 	if rel == certain {
 		t.certain = 1
 	}
@@ -130,19 +139,25 @@ func (s *sweep) root(i int) int {
 	return i
 }
 
+// components lists the groups by their earliest members, which are their roots.
 func (s *sweep) components() []group {
-	var out []group
-	at := make(map[int]int, len(s.holds))
+	sizes, place := make([]int, len(s.holds)), make([]int, len(s.holds))
+	n := 0
+	for i := range s.holds {
+		root := s.root(i)
+		if sizes[root]++; root == i {
+			place[root], n = n, n+1
+		}
+	}
+	out := make([]group, n)
 	for i, iv := range s.holds {
 		root := s.root(i)
-		n, known := at[root]
-		if !known {
-			n = len(out)
-			at[root] = n
-			out = append(out, group{})
+		g := &out[place[root]]
+		if root == i {
+			size := sizes[root]
+			*g = group{make([]*Interval, 0, size), make([]int, 0, size), make([]tally, 0, size)}
 		}
-		out[n].members = append(out[n].members, iv)
-		out[n].tallies = append(out[n].tallies, s.tallies[i])
+		g.members, g.at, g.tallies = append(g.members, iv), append(g.at, i), append(g.tallies, s.tallies[i])
 	}
 	return out
 }
@@ -150,20 +165,21 @@ func (s *sweep) components() []group {
 // findings makes one finding of the group, or a chain of parts where it has more than
 // Rule.Group members; none of a hold that is alone. Each part shows again the members of
 // earlier parts that may still be inside, so that both holds of every pair are in one part.
-func (g *group) findings(rule *Rule) []Finding {
-	if len(g.members) < 2 {
-		return nil
-	}
-	var out []Finding
-	for from := 0; from < len(g.members); from += rule.Group {
-		to := min(from+rule.Group, len(g.members))
-		f := g.part(rule, from, to)
-		if from > 0 {
-			f.Part = len(out) + 1
+func (g *group) findings(rule *Rule) iter.Seq[Finding] {
+	return func(yield func(Finding) bool) {
+		if len(g.members) < 2 {
+			return
 		}
-		out = append(out, f)
+		for from := 0; from < len(g.members); from += rule.Group {
+			f := g.part(rule, from, min(from+rule.Group, len(g.members)))
+			if from > 0 {
+				f.Part = from/rule.Group + 1
+			}
+			if !yield(f) {
+				return
+			}
+		}
 	}
-	return out
 }
 
 func (g *group) part(rule *Rule, from, to int) Finding {

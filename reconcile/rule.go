@@ -12,7 +12,7 @@ import (
 
 // ruleVersion is part of every finding's id: a rule that groups differently must not
 // reuse the ids of this one. Repairs' keys are made without it.
-const ruleVersion = 1
+const ruleVersion = 2
 
 // resolution is how far a time in an event may lie before the real one: events carry
 // whole microseconds.
@@ -21,8 +21,8 @@ const resolution = time.Microsecond
 // Rule says which holds overlap. The zero Rule is the default and safe for concurrent use.
 type Rule struct {
 	// DefaultError bounds the clock error of events that carry none. Default 500 ms: hosts
-	// under NTP stay well inside it, and a wrong guess here only makes findings possible
-	// instead of certain.
+	// under NTP stay well inside it. It is a guess, so such holds are never certain to have
+	// overlapped another process's.
 	DefaultError time.Duration `yaml:"default_error"`
 	// Group is how many holds one finding takes before the next part begins. Default
 	// 10,000: with a wide clock error one hot key chained 500,811 holds into one group.
@@ -43,7 +43,7 @@ func (r Rule) Validate() error {
 	}
 	for _, t := range r.Ignore {
 		if t < tierlock.Shared || t > tierlock.Bypass {
-			errs = append(errs, tierlock.Invalid("rule.ignore", t.String(), "want shared, local or bypass"))
+			errs = append(errs, tierlock.Invalid("rule.ignore", t.String(), "want shared, optimistic, local or bypass"))
 		}
 	}
 	return errors.Join(errs...)
@@ -59,10 +59,15 @@ func (r Rule) withDefaults() Rule {
 	return r
 }
 
-// counts tells whether holds of tier t can be in conflict at all. Optimistic work is no
-// hold.
-func (r *Rule) counts(t tierlock.Tier) bool {
-	return t != tierlock.Optimistic && !slices.Contains(r.Ignore, t)
+// counts tells whether iv can be in conflict at all. Optimistic work is no hold; what it
+// committed may still be, beside a hold.
+func (r *Rule) counts(iv *Interval) bool { return r.matters(iv.Tier, iv.Outcome, iv.EndedAt) }
+
+func (r *Rule) matters(t tierlock.Tier, outcome audit.Work, ended time.Time) bool {
+	if t == tierlock.Optimistic && (outcome != audit.Committed || ended.IsZero()) {
+		return false
+	}
+	return !slices.Contains(r.Ignore, t)
 }
 
 // margin is the clock error of iv, either side.
@@ -90,18 +95,36 @@ const (
 // Inside one process no margin is needed, but the wall clock alone is not to be trusted
 // either: it may be stepped. The seqs of the events cannot. See relateInside.
 //
+// Certain needs a bound for the clocks: where a process gave none, or the store's token
+// contradicts it, nothing is.
+//
+// Optimistic work held nothing and waited for nobody: it is a conflict where it committed
+// while somebody was inside, and did not tell of another version than his. Certain it is
+// only where both tell of the same one: else its own comparison may have seen to it.
+//
 // Two shared holds of one store that were both given back and do not overlap in raw time
 // are a hand-over: the store itself put the release before the next grant, and its order
 // needs no clock of ours. Without this every busy lock would be a finding.
 func (r *Rule) relate(a, b *Interval) relation {
-	if a.sameProcess(b) {
+	if a.Tier == tierlock.Optimistic || b.Tier == tierlock.Optimistic {
+		if !committed(a) || !committed(b) || guarded(a, b) || a.Tier == b.Tier && !lostUpdate(a, b) {
+			return apart
+		}
+	} else if a.sameProcess(b) {
 		return relateInside(a, b)
 	}
 	ea, eb := r.margin(a), r.margin(b)
+	known := a.Error > 0 && b.Error > 0 && !r.clockOff(a) && !r.clockOff(b)
+	if (a.Tier == tierlock.Optimistic || b.Tier == tierlock.Optimistic) && !lostUpdate(a, b) {
+		known = false // they were at it together, but who compares versions does no harm
+	}
+	if a.sameProcess(b) {
+		ea, eb, known = 0, 0, false // one clock; whether it was stepped nobody can tell
+	}
 	if !crosses(a.GrantedAt, a.Latest, b.GrantedAt, b.Latest, ea+eb) || handedOver(a, b) {
 		return apart
 	}
-	if a.Ended() && b.Ended() && crosses(a.GrantedAt, a.EndedAt, b.GrantedAt, b.EndedAt, -ea-eb) {
+	if known && a.Ended() && b.Ended() && crosses(a.GrantedAt, a.EndedAt, b.GrantedAt, b.EndedAt, -ea-eb) {
 		return certain
 	}
 	return possible

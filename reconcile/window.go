@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -27,7 +28,8 @@ import (
 type window struct {
 	rule      *Rule
 	partition int
-	keys      map[tierlock.Key][]*hold
+	lines     map[tierlock.Key]*line
+	open      int // holds in them
 	feeds     feeds
 
 	told map[string]told // overlap findings that have been given out, by id
@@ -38,11 +40,15 @@ type window struct {
 	horizon   time.Time // of the last judgement
 	stretch   time.Duration
 	spent     []spent
+	low       int64     // no hold, open or spent, has an older record
+	lowAt     time.Time // the mark that low was looked for
+	doubts    int       // of told
 	caught    bool
 	asOf      time.Time // when nothing was unread last
 	lateSince time.Time // a late event waits for a reread since; zero: none
 	lateKeys  map[tierlock.Key]bool
 	marked    Mark // last committed
+	markedAt  time.Time
 }
 
 // spent is a judged hold, kept while an older group is open.
@@ -53,8 +59,8 @@ type spent struct {
 
 func newWindow(rule *Rule, m Mark) *window {
 	return &window{
-		rule: rule, partition: m.Partition, keys: map[tierlock.Key][]*hold{}, feeds: newFeeds(m.Partition), told: map[string]told{},
-		next: m.Offset, resume: m.Read, floor: m.Judged, horizon: m.Judged, stretch: rule.DefaultError, marked: m,
+		rule: rule, partition: m.Partition, lines: map[tierlock.Key]*line{}, feeds: newFeeds(m.Partition), told: map[string]told{},
+		next: m.Offset, resume: m.Read, floor: m.Judged, horizon: m.Judged, stretch: rule.DefaultError, marked: m, low: math.MaxInt64,
 	}
 }
 
@@ -62,11 +68,13 @@ func newWindow(rule *Rule, m Mark) *window {
 // is in doubt until it is found again.
 func (w *window) reread() {
 	fresh := newWindow(w.rule, Mark{Partition: w.partition, Read: w.next})
-	fresh.asOf, fresh.marked, fresh.told, fresh.feeds.reported, fresh.feeds.out = w.asOf, w.marked, w.told, w.feeds.reported, w.feeds.out
+	fresh.asOf, fresh.marked, fresh.markedAt, fresh.told = w.asOf, w.marked, w.markedAt, w.told
+	fresh.feeds.reported, fresh.feeds.missed, fresh.feeds.out = w.feeds.reported, w.feeds.missed, w.feeds.out
 	for id, t := range fresh.told {
 		t.doubt = true
 		fresh.told[id] = t
 	}
+	fresh.doubts = len(fresh.told)
 	*w = *fresh
 }
 
@@ -98,35 +106,47 @@ func (f Finding) shell() Finding {
 	return f
 }
 
-// news are the findings that are not known yet: overlaps that are new or have changed,
-// gaps, and overlaps that a late event has shown to be none. swallowed are those that
-// larger ones have taken in.
-func (w *window) news(found []Finding) (news []Finding, swallowed []string) {
-	news = w.feeds.out
-	w.feeds.out = nil
-	for _, f := range found {
-		was, known := w.told[f.ID]
-		f.Revision = w.next
-		w.told[f.ID] = told{finding: f.shell()}
-		if known && was.finding.Digest == f.Digest {
-			continue
-		}
-		news = append(news, f)
-		for _, id := range f.Supersedes() {
-			if _, known := w.told[id]; known {
-				delete(w.told, id)
-				swallowed = append(swallowed, id)
+// learn takes note of a finding and tells whether it is new or has changed, and which
+// others, smaller ones that were given out before, it has taken in.
+func (w *window) learn(f *Finding) (isNew bool, swallowed []string) {
+	was, known := w.told[f.ID]
+	if was.doubt {
+		w.doubts--
+	}
+	f.Revision = w.next
+	w.told[f.ID] = told{finding: f.shell()}
+	if known && was.finding.Digest == f.Digest {
+		return false, nil
+	}
+	for _, id := range f.Supersedes() {
+		if old, known := w.told[id]; known {
+			if old.doubt {
+				w.doubts--
 			}
+			delete(w.told, id)
+			swallowed = append(swallowed, id)
 		}
+	}
+	return true, swallowed
+}
+
+// others are what is to be told beside the overlaps found: gaps, and overlaps that a late
+// event has shown to be none.
+func (w *window) others() []Finding {
+	out := w.feeds.out
+	w.feeds.out = nil
+	if w.doubts == 0 || w.next < w.resume {
+		return out
 	}
 	for id, t := range w.told {
-		if t.doubt && w.next >= w.resume && w.decided(&t.finding) {
+		if t.doubt && w.decided(&t.finding) {
 			t.finding.State, t.finding.Digest, t.finding.Revision = StateWithdrawn, "", w.next
 			delete(w.told, id)
-			news = append(news, t.finding)
+			w.doubts--
+			out = append(out, t.finding)
 		}
 	}
-	return news, swallowed
+	return out
 }
 
 // decided tells whether every hold that could make f a finding again has been judged.
@@ -135,25 +155,34 @@ func (w *window) decided(f *Finding) bool {
 	if to.After(w.horizon) {
 		return false
 	}
-	return !slices.ContainsFunc(w.keys[f.Key], func(h *hold) bool { return !w.rule.start(&h.Interval).After(to) })
+	l := w.lines[f.Key]
+	return l == nil || l.opens.After(to)
 }
 
 // absorb takes one event of a hold and tells whether it came too late to be judged with
 // its group.
 func (w *window) absorb(ev *audit.Event, offset int64) (late bool) {
-	list := w.keys[ev.Key]
-	i := slices.IndexFunc(list, func(h *hold) bool { return h.Holder == ev.Holder && h.GrantedAt.Equal(ev.GrantedAt) })
-	unknown := i < 0
-	if unknown {
-		h := &hold{offset: offset, Interval: Interval{Key: ev.Key, Holder: ev.Holder, GrantedAt: ev.GrantedAt}}
-		i = len(list)
-		list = append(list, h)
-		w.keys[ev.Key] = list
+	l := w.lines[ev.Key]
+	if l == nil {
+		l = &line{}
+		w.lines[ev.Key] = l
 	}
-	h := list[i]
+	h := l.find(ev.Holder, ev.GrantedAt)
+	unknown := h == nil
+	if unknown {
+		h = &hold{offset: offset, Interval: Interval{Key: ev.Key, Holder: ev.Holder, GrantedAt: ev.GrantedAt}}
+		if len(l.holds) > 0 { // its key is there already
+			h.Key = l.holds[0].Key
+		}
+		l.add(h)
+		w.open++
+	}
 	h.take(ev)
+	h.settle(w.feeds.gone)
 	h.offset = min(h.offset, offset)
+	w.low = min(w.low, offset)
 	w.stretch = max(w.stretch, w.rule.margin(&h.Interval))
+	l.note(w.rule, h)
 	// A hold that is not known, or not any more, may belong to a group that the horizon has
 	// passed, above the floor too: an older group that is still open holds the floor down.
 	from := w.floor
@@ -166,9 +195,9 @@ func (w *window) absorb(ev *audit.Event, offset int64) (late bool) {
 // forever is a horizon that passes everything: no more records will ever come.
 var forever = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// judge returns a finding for every group that the horizon has passed, and forgets it.
-// complete tells whether all that will ever come has come.
-func (w *window) judge(lateness time.Duration, complete bool) (found []Finding, judged int) {
+// judge returns every group of two or more that the horizon has passed, by first grant, and
+// forgets all that it has passed. complete tells whether all that will ever come has come.
+func (w *window) judge(lateness time.Duration, complete bool) (found []group, judged int) {
 	if w.next < w.resume && !complete {
 		return nil, 0
 	}
@@ -180,75 +209,48 @@ func (w *window) judge(lateness time.Duration, complete bool) (found []Finding, 
 		}
 		horizon = mark.Add(-lateness - w.stretch)
 	}
+	if !horizon.After(w.horizon) && !w.feeds.moved {
+		return nil, 0 // nothing more is over
+	}
 	if horizon.After(w.horizon) {
 		w.horizon = horizon
 	}
+	if w.feeds.moved {
+		w.feeds.moved = false
+		for _, l := range w.lines { // an end that nobody told may be nearer than it was
+			l.due, l.left = w.horizon, 0
+		}
+	}
 	oldest := w.horizon
-	for key, list := range w.keys {
-		kept, closed := w.close(list)
-		for _, g := range closed {
-			judged += len(g.members)
-			if !w.rule.start(g.members[0]).Before(w.floor) {
-				found = append(found, g.findings(w.rule)...)
+	for key, l := range w.lines {
+		if complete || l.worthwhile(w.horizon) {
+			had := len(l.holds)
+			for _, g := range l.sweep(w) {
+				judged += len(g.members)
+				if len(g.members) > 1 && !w.rule.start(g.members[0]).Before(w.floor) {
+					found = append(found, g)
+				}
+			}
+			w.open += len(l.holds) - had
+			if len(l.holds) == 0 {
+				delete(w.lines, key)
+				continue
 			}
 		}
-		if len(kept) == 0 {
-			delete(w.keys, key)
-			continue
-		}
-		w.keys[key] = kept
-		for _, h := range kept {
-			if s := w.rule.start(&h.Interval); s.Before(oldest) {
-				oldest = s
-			}
+		if l.opens.Before(oldest) {
+			oldest = l.opens
 		}
 	}
 	if oldest.After(w.floor) {
 		w.floor = oldest
 	}
-	slices.SortFunc(found, func(a, b Finding) int { return before(&a.Members[0], &b.Members[0]) })
+	slices.SortFunc(found, func(a, b group) int { return before(a.members[0], b.members[0]) })
 	return found, judged
 }
 
-// close splits the holds of one key into those that must wait and the groups that are over.
-func (w *window) close(list []*hold) (kept []*hold, closed []group) {
-	due := false
-	for _, h := range list {
-		h.settle(w.feeds.gone)
-		due = due || !w.rule.end(&h.Interval).After(w.horizon)
-	}
-	if !due {
-		return list, nil
-	}
-	list = pairUp(list)
-	byInterval := make(map[*Interval]*hold, len(list))
-	var sorted []*Interval
-	for _, h := range list {
-		h.settle(w.feeds.gone)
-		byInterval[&h.Interval] = h
-		sorted = append(sorted, &h.Interval)
-	}
-	slices.SortFunc(sorted, before)
-	for _, g := range groups(w.rule, w.counted(sorted)) {
-		over := !slices.ContainsFunc(g.members, func(iv *Interval) bool { return w.rule.end(iv).After(w.horizon) })
-		for _, iv := range g.members {
-			h := byInterval[iv]
-			if over {
-				w.spent = append(w.spent, spent{offset: h.offset, end: w.rule.end(iv)})
-			} else {
-				kept = append(kept, h)
-			}
-		}
-		if over {
-			closed = append(closed, g)
-		}
-	}
-	return kept, closed
-}
-
-// counted leaves out tiers the rule ignores.
-func (w *window) counted(in []*Interval) []*Interval {
-	return slices.DeleteFunc(in, func(iv *Interval) bool { return !w.rule.counts(iv.Tier) })
+// spend remembers where a judged hold's record stands.
+func (w *window) spend(h *hold) {
+	w.spent = append(w.spent, spent{offset: h.offset, end: w.rule.end(&h.Interval)})
 }
 
 // mark tells where a restart may begin. pinned bounds it where repairs are still due.
@@ -257,19 +259,27 @@ func (w *window) mark(pinned time.Time) Mark {
 	if !pinned.IsZero() && pinned.Before(judged) {
 		judged = pinned
 	}
-	offset := min(w.next, w.feeds.anchor(w.next))
+	if !judged.Equal(w.lowAt) {
+		w.seek(judged)
+	}
+	return Mark{Partition: w.partition, Offset: min(w.next, w.feeds.anchor(w.next), w.low), Judged: judged, Read: w.next}
+}
+
+// seek finds the oldest record of any hold that is open or reaches beyond judged. Until
+// judged moves it can only become newer, so that what was found stays safe.
+func (w *window) seek(judged time.Time) {
+	w.lowAt, w.low = judged, math.MaxInt64
 	keep := w.spent[:0]
 	for _, s := range w.spent {
 		if s.end.After(judged) {
 			keep = append(keep, s)
-			offset = min(offset, s.offset)
+			w.low = min(w.low, s.offset)
 		}
 	}
 	w.spent = keep
-	for _, list := range w.keys {
-		for _, h := range list {
-			offset = min(offset, h.offset)
+	for _, l := range w.lines {
+		for _, h := range l.holds {
+			w.low = min(w.low, h.offset)
 		}
 	}
-	return Mark{Partition: w.partition, Offset: offset, Judged: judged, Read: w.next}
 }

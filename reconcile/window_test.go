@@ -210,7 +210,7 @@ func TestUnreleasedHoldOfADeadProcess(t *testing.T) {
 		p.write(ev)
 		q.write(acquireOf(&other))
 		q.write(endOf(&other))
-		time.Sleep(time.Second)
+		pass(10*time.Second, nil, p, q) // looked at while p lives: it may hold for ten minutes
 		p.beat(time.Now(), nil)
 		sign := time.Now()
 		pass(90*time.Second, nil, q) // p is dead; after Idle it is released

@@ -1,0 +1,43 @@
+package reconcile
+
+import "time"
+
+// recent is how many of the latest seqs of one epoch a partition tells apart, to know a
+// repeated event from one that comes out of order. Older ones count as repeated. A
+// forwarder repeats at most what it had in flight, a few thousand.
+const recent = 1 << 15
+
+// log is what has been seen of one epoch. Seqs go on from epoch to epoch, unless the
+// producer has lost its folder.
+type log struct {
+	seen    [recent / 64]uint64 // a ring: one bit for each of the latest seqs
+	highest uint64
+	sign    time.Time // its last sign of life
+}
+
+func (l *log) has(seq uint64) bool {
+	switch {
+	case seq > l.highest:
+		return false
+	case seq+recent <= l.highest:
+		return true
+	}
+	return l.seen[seq%recent/64]&(1<<(seq%64)) != 0
+}
+
+func (l *log) add(seq uint64) {
+	if seq+recent <= l.highest {
+		return
+	}
+	if seq > l.highest { // places of the ring that were of seqs a round ago
+		if seq-l.highest >= recent {
+			l.seen = [recent / 64]uint64{}
+		} else {
+			for n := l.highest + 1; n < seq; n++ {
+				l.seen[n%recent/64] &^= 1 << (n % 64)
+			}
+		}
+		l.highest = seq
+	}
+	l.seen[seq%recent/64] |= 1 << (seq % 64)
+}
