@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tierlock/tierlock/internal/servers"
+	"github.com/tierlock/tierlock/reconcile"
 )
 
 // TestMain is also what handover's processes run.
@@ -189,9 +190,10 @@ func TestBadFlagsAreNamed(t *testing.T) {
 		{"shards", "--shards", "1"},
 		{"functions", "--for", "0s"},
 		{"decide", "--slice", "1us"},
+		{"reconcile", "--events", "999"},
 	} {
 		var stdout, stderr bytes.Buffer
-		if args[0] != "decide" { // which needs none
+		if args[0] != "decide" && args[0] != "reconcile" { // which need none
 			args = append(args, "--redis", "nowhere.invalid:1")
 		}
 		code := run(t.Context(), args, &stdout, &stderr)
@@ -219,5 +221,58 @@ func TestHistogramKeepsTimes(t *testing.T) {
 		if got := h.at(q); got < 970*q || got > 1030*q {
 			t.Errorf("share %v of 0 to 999 µs at %v", q, got)
 		}
+	}
+}
+
+// The job reads all that was made for it and agrees with what really happened.
+func TestReconcilePrintsItsReport(t *testing.T) {
+	var stdout, stderr bytes.Buffer
+	if code := run(t.Context(), []string{"reconcile", "--events", "40000", "--output", "json"}, &stdout, &stderr); code != 0 {
+		t.Fatalf("exit code %d: %s", code, stderr.Bytes())
+	}
+	var r reconcileReport
+	dec := json.NewDecoder(&stdout)
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&r); err != nil {
+		t.Fatal(err)
+	}
+	if r.Events < 39_900 || r.Seconds <= 0 || r.PeakRSS <= 0 || r.Groups < 10 || r.Missed != 0 || r.False != 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// The oracle that the figures rest on sees a pair too few and a pair too many.
+func TestTheOracleSeesWhatIsWrong(t *testing.T) {
+	const holds = 5000
+	source, found := startSource(2, holds), &verdicts{}
+	defer source.stop()
+	job, err := reconcile.New(reconcile.Config{Source: source, Findings: []reconcile.Findings{found}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := job.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	truth := truthOf(2, holds)
+	if missed, wrong := found.judge(truth); missed != 0 || wrong != 0 {
+		t.Fatalf("%d missed, %d wrong", missed, wrong)
+	}
+	var sum int
+	for g, certain := range found.certain {
+		sum += certain
+		found.certain[g] = 0
+	}
+	missed, _ := found.judge(truth)
+	if missed == 0 || missed > sum {
+		t.Errorf("%d missed of %d certain pairs that are not told", missed, sum)
+	}
+	found.certain[0] = 1 << 30
+	if _, wrong := found.judge(truth); wrong == 0 {
+		t.Error("pairs that are not there are not seen")
+	}
+	all := len(found.groupOf)
+	clear(found.groupOf)
+	if missed, _ := found.judge(truth); missed == 0 {
+		t.Errorf("none of the %d holds of findings is missed", all)
 	}
 }
