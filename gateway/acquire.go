@@ -54,7 +54,7 @@ func (c *Chain) serve(ctx context.Context, r *request, route degrade.Route, now,
 	case tierlock.Shared:
 		return c.shared(ctx, r, route, now, deadline)
 	case tierlock.Local:
-		return c.standIn(ctx, r, route, &c.local, min(r.ttl, c.policy.Local.TTL), deadline)
+		return c.standIn(ctx, r, route, &c.local, min(r.ttl, r.policy.Local.TTL), deadline)
 	case tierlock.Bypass:
 		return c.standIn(ctx, r, route, &c.bypass, r.ttl, deadline)
 	}

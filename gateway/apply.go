@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"errors"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -16,52 +17,82 @@ type applied struct {
 	mu      sync.Mutex
 	version uint64 // 0: none was ever seen; guarded by mu
 	hash    string // guarded by mu
+
+	policies string // hash of the policies in force; guarded by mu
+}
+
+// look reads the version in force and the hash of the policies.
+func (a *applied) look() (version uint64, policies string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.version, a.policies
 }
 
 // Apply puts a switch document in force: whole, or not at all with the reason. Every
 // request that starts after Apply has returned obeys it; locks in hand stay what they
 // are. Strictly newer wins: an older document is refused, and so is one of the same
 // version with other content; the very same again changes nothing. A document that puts a
-// strong chain of this gateway below shared without break_glass is refused whole. Chains
-// that this gateway does not have are ignored: one document serves many services.
+// strong chain of this gateway below shared without break_glass is refused whole, and so is
+// one with a policy value that [Policy.Amend] refuses. Chains that this gateway does not
+// have are ignored: one document serves many services. A canary and a signature are for
+// whoever follows a source; Apply looks at neither.
 func (g *Gateway) Apply(d switchcfg.Document) error {
 	now := time.Now()
 	if err := d.Check(now); err != nil {
 		return err
 	}
-	changes, err := g.putInForce(d, now)
+	changes, amended, err := g.putInForce(d, now)
+	for _, name := range amended {
+		g.log.Info("policy changed", "chain", name, "version", d.Version, "fields", d.Policies[name].Names())
+	}
 	for _, c := range changes {
-		g.log.Info("order changed", "chain", c.Chain, "mode", c.Order.Mode, "was", c.Was.Mode,
+		g.log.Info("order changed", "chain", c.Chain, "mode", modeWord(c.Order.Mode), "was", modeWord(c.Was.Mode),
 			"until", c.Order.Until, "version", d.Version, "reason", c.Order.Reason, "by", c.Order.By)
 		tell(g.hooks.Ordered, c)
 	}
 	return err
 }
 
-// putInForce is Apply but for the telling.
-func (g *Gateway) putInForce(d switchcfg.Document, now time.Time) ([]OrderInfo, error) {
+// putInForce is Apply but for the telling; amended are the chains with another policy.
+func (g *Gateway) putInForce(d switchcfg.Document, now time.Time) (changes []OrderInfo, amended []string, err error) {
 	g.applied.mu.Lock()
 	defer g.applied.mu.Unlock()
 	hash := d.Hash()
 	switch {
 	case d.Version == g.applied.version && hash == g.applied.hash:
-		return nil, nil
+		return nil, nil, nil
 	case d.Version < g.applied.version:
-		return nil, tierlock.Invalid("version", utoa(d.Version), "older than "+utoa(g.applied.version)+", which is in force")
+		return nil, nil, tierlock.Invalid("version", utoa(d.Version), "older than "+utoa(g.applied.version)+", which is in force")
 	case d.Version == g.applied.version:
-		return nil, tierlock.Invalid("version", utoa(d.Version), "is in force with other content; a change needs a newer version")
+		return nil, nil, tierlock.Invalid("version", utoa(d.Version), "is in force with other content; a change needs a newer version")
 	}
-	if err := g.breakGlass(d); err != nil {
-		return nil, err
+	policies, err := g.amended(d)
+	if err := errors.Join(g.breakGlass(d), err); err != nil {
+		return nil, nil, err
 	}
-	g.applied.version, g.applied.hash = d.Version, hash
-	var changes []OrderInfo
-	for _, c := range g.chains {
+	sum, err := hashPolicies(policies)
+	if err != nil {
+		return nil, nil, err
+	}
+	g.applied.version, g.applied.hash, g.applied.policies = d.Version, hash, sum
+	for name, c := range g.chains {
+		if c.amend(policies[name]) {
+			amended = append(amended, name)
+		}
 		if info, changed := c.obey(d, now); changed {
 			changes = append(changes, info)
 		}
 	}
-	return changes, nil
+	slices.Sort(amended)
+	return changes, amended, nil
+}
+
+// modeWord says auto for no order.
+func modeWord(m tierlock.Mode) string {
+	if m == 0 {
+		m = tierlock.ModeAuto
+	}
+	return m.String()
 }
 
 func utoa(v uint64) string { return strconv.FormatUint(v, 10) }
@@ -81,13 +112,14 @@ func (g *Gateway) breakGlass(d switchcfg.Document) error {
 // targets that appear later obey it too: the order is the chain's.
 func (c *Chain) obey(d switchcfg.Document, now time.Time) (info OrderInfo, changed bool) {
 	var next *order
+	var dry *rehearsal
 	if o, ok := d.Chains[c.name]; ok && o.Mode > tierlock.ModeAuto && o.Until.After(now) {
-		percent := uint8(100)
-		if o.Percent != nil {
-			percent = *o.Percent
+		next = newOrder(degrade.Order{Mode: o.Mode, Percent: o.Share(), Version: d.Version, Reason: o.Reason, By: o.By}, o.Until, now)
+		if o.DryRun {
+			next, dry = nil, &rehearsal{Order: next.Order}
 		}
-		next = newOrder(degrade.Order{Mode: o.Mode, Percent: percent, Version: d.Version, Reason: o.Reason, By: o.By}, o.Until, now)
 	}
+	c.dry.Store(dry)
 	was := c.order.Swap(next)
 	info.Chain = c.name
 	if next != nil {
@@ -104,7 +136,6 @@ func (c *Chain) obey(d switchcfg.Document, now time.Time) (info OrderInfo, chang
 
 // AppliedVersion is the version of the switch document in force; 0: none was seen yet.
 func (g *Gateway) AppliedVersion() uint64 {
-	g.applied.mu.Lock()
-	defer g.applied.mu.Unlock()
-	return g.applied.version
+	version, _ := g.applied.look()
+	return version
 }

@@ -18,15 +18,17 @@ type Chain struct {
 	gw     *Gateway
 	name   string
 	prefix string // of every key: "biz:order:lock:"
-	policy Policy // never changes
+	policy Policy // as New filled it; never changes
 	store  *store
 	table  *localfallback.Table
 	local  granter // the table
 	bypass granter // the fake
 
-	order atomic.Pointer[order] // nil: none
-	past  orderPast
-	live  atomic.Int64 // locks in hand
+	current atomic.Pointer[Policy] // policy with what a switch document has changed; what it cannot change may be read from either
+	order   atomic.Pointer[order]  // nil: none
+	past    orderPast
+	dry     atomic.Pointer[rehearsal] // nil: none
+	live    atomic.Int64              // locks in hand
 
 	mu      sync.RWMutex
 	ladders map[string]*ladder // by target; guarded by mu
@@ -35,8 +37,9 @@ type Chain struct {
 // Name is the chain's name.
 func (c *Chain) Name() string { return c.name }
 
-// Policy is the chain's policy, as New filled it.
-func (c *Chain) Policy() Policy { return c.policy }
+// Policy is the chain's policy in force: as New filled it, with what a switch document has
+// changed since.
+func (c *Chain) Policy() Policy { return *c.current.Load() }
 
 // TryLock asks once and waits for no holder. id is what the chain's keys end in:
 // "10086" stands for biz:order:lock:10086. The answer comes within the policy's attempt
@@ -161,6 +164,7 @@ func (c *Chain) call(ctx context.Context, r *request, waits bool) (*Lock, error)
 // told tells the verdict: to the audit trail where the answer was optimistic and nobody
 // will record how the work ended, and to the hooks.
 func (c *Chain) told(r *request, l *Lock, err *tierlock.Error) {
+	c.rehearse(r, err)
 	if err != nil && r.optimistic == nil && err.Is(tierlock.ErrOptimistic) {
 		c.noteOptimistic(r, err.Reason, audit.Unknown, time.Now())
 	}

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"crypto/ed25519"
 	"errors"
 	"log/slog"
 	"maps"
@@ -33,6 +34,12 @@ type Config struct {
 	LastGood string
 	// Poll is how often Switch is fetched, jittered by a quarter; default 4 s.
 	Poll time.Duration
+	// SwitchKeys sign switch documents: what none of them has signed is refused. Empty:
+	// signatures are not looked at. [Gateway.Apply] does not ask for one.
+	SwitchKeys []ed25519.PublicKey
+	// Instance names this process, for documents that some instances get first. Empty: it
+	// is never among them. Events name it by their recorder's producer; use the same.
+	Instance string
 	// Prefix of every key, of the bytes that keys may have; default "biz".
 	Prefix string
 	// Hooks are told what happened.

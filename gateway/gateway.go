@@ -23,7 +23,6 @@ type Gateway struct {
 	audit  audit.Recorder
 	hooks  Hooks
 	log    *slog.Logger
-	hash   string
 
 	locks    registry
 	lines    lines
@@ -77,7 +76,7 @@ func New(cfg Config) (*Gateway, error) {
 
 // build makes the stores and chains of a checked cfg.
 func (g *Gateway) build(cfg Config) (err error) {
-	if g.hash, err = hashPolicies(cfg.Chains); err != nil {
+	if g.applied.policies, err = hashPolicies(cfg.Chains); err != nil {
 		return err
 	}
 	for name, b := range cfg.Stores {
@@ -95,10 +94,12 @@ func (g *Gateway) build(cfg Config) (err error) {
 		if err != nil {
 			return err
 		}
-		g.chains[name] = &Chain{
+		c := &Chain{
 			gw: g, name: name, prefix: cfg.Prefix + ":" + name + ":lock:", policy: p, store: s, ladders: map[string]*ladder{},
 			table: table, local: newGranter(table), bypass: newGranter(localfallback.Bypass{}),
 		}
+		c.current.Store(&c.policy)
+		g.chains[name] = c
 	}
 	for _, c := range g.chains { // after all are counted: the sensor keeps part of its wire for strong ones
 		if c.store.traits.Sharder == nil {
@@ -111,7 +112,7 @@ func (g *Gateway) build(cfg Config) (err error) {
 // follow keeps the switch document up to date until ctx ends.
 func (g *Gateway) follow(ctx context.Context, cfg Config) {
 	err := switchcfg.Follow(ctx, cfg.Switch, switchcfg.FollowConfig{
-		Poll: cfg.Poll, LastGood: cfg.LastGood, Logger: g.log, Report: cfg.Hooks.Reported,
+		Poll: cfg.Poll, LastGood: cfg.LastGood, Instance: cfg.Instance, Keys: cfg.SwitchKeys, Logger: g.log, Report: cfg.Hooks.Reported,
 	}, g.Apply)
 	if err != nil && ctx.Err() == nil {
 		g.log.Error("switch not followed any more", "error", err)

@@ -66,7 +66,7 @@ func (l *Lock) handOver(ctx context.Context, now time.Time) parting {
 		return parting{}
 	}
 	order := c.order.Load().of()
-	route := degrade.Decide(&c.policy.Ladder, order, l.ladder.now.Load(), now, l.hash)
+	route := degrade.Decide(&c.current.Load().Ladder, order, l.ladder.now.Load(), now, l.hash)
 	if order.Covers(now, l.hash) || route != (degrade.Route{Tier: tierlock.Shared}) || c.gw.closed.Load() {
 		return parting{}
 	}

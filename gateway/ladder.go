@@ -63,7 +63,7 @@ func (l *ladder) step() {
 	l.mu.Lock()
 	at := time.Now() // under mu: a machine's time never runs back
 	seen := signals(l.target.sensor.Read(at), at)
-	m, edge, changed := l.now.Load().Step(&l.chain.policy.Ladder, seen)
+	m, edge, changed := l.now.Load().Step(&l.chain.current.Load().Ladder, seen)
 	l.now.Store(&m)
 	if changed {
 		l.edges = append(l.edges, edge)
@@ -188,6 +188,7 @@ func (c *Chain) sense(now time.Time) {
 		}
 	}
 	c.mindOrder(now, healthy)
+	c.mindRehearsal(now)
 }
 
 // standing is a copy of the chain's ladders.

@@ -63,8 +63,8 @@ func (c *Chain) requestFor(r *request, id string, opts []Option) error {
 	if err != nil {
 		return err
 	}
-	r.chain, r.policy, r.key, r.about, r.hash = c, &c.policy, key, about, key.Hash()
-	r.ttl, r.wait, r.began = c.policy.TTL, c.policy.Wait, time.Now()
+	r.chain, r.policy, r.key, r.about, r.hash = c, c.current.Load(), key, about, key.Hash()
+	r.ttl, r.wait, r.began = r.policy.TTL, r.policy.Wait, time.Now()
 	for i := range opts {
 		if err := opts[i].apply(r); err != nil {
 			return err

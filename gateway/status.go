@@ -31,6 +31,7 @@ type ChainStatus struct {
 	Live    int64          // locks in hand
 	Local   int            // keys held in this process's table
 	Order   degrade.Order  // in force; zero: none
+	DryRun  *Rehearsal     // nil: none
 	Targets []TargetStatus // those that were asked for, by name; at least one on a store without parts
 }
 
@@ -51,7 +52,8 @@ type TargetStatus struct {
 // Status looks at every chain. It does no I/O and may be called as often as wanted.
 func (g *Gateway) Status() Status {
 	now := time.Now()
-	s := Status{At: now, Applied: g.AppliedVersion(), PolicyHash: g.hash, InDoubt: g.ledger.len(), Dropped: g.ledger.full.Load()}
+	version, policies := g.applied.look()
+	s := Status{At: now, Applied: version, PolicyHash: policies, InDoubt: g.ledger.len(), Dropped: g.ledger.full.Load()}
 	for _, c := range g.chains {
 		s.Chains = append(s.Chains, c.status(now))
 	}
@@ -65,6 +67,7 @@ func (c *Chain) status(now time.Time) ChainStatus {
 	if order.Covers(now, 0) {
 		s.Order = *order
 	}
+	s.DryRun = c.rehearsed(now)
 	for _, l := range c.standing() {
 		s.Targets = append(s.Targets, l.status(order, now))
 	}
@@ -73,7 +76,7 @@ func (c *Chain) status(now time.Time) ChainStatus {
 }
 
 func (l *ladder) status(order *degrade.Order, now time.Time) TargetStatus {
-	p, m := &l.chain.policy.Ladder, l.now.Load()
+	p, m := &l.chain.current.Load().Ladder, l.now.Load()
 	route := degrade.Decide(p, order, m, now, 0) // the key with hash 0 is covered by every percentage
 	r := l.target.sensor.Read(now)
 	s := TargetStatus{
@@ -114,9 +117,13 @@ func (g *Gateway) describe() audit.Status {
 	return audit.Status{Applied: s.Applied, PolicyHash: s.PolicyHash, Tiers: tiers}
 }
 
-// PolicyHash is 16 hex digits over all policies: two services that configure one chain
-// differently show it in their heartbeats.
-func (g *Gateway) PolicyHash() string { return g.hash }
+// PolicyHash is 16 hex digits over all policies in force: two services that configure one
+// chain differently show it in their heartbeats, and so does one that has not applied what a
+// switch document has changed.
+func (g *Gateway) PolicyHash() string {
+	_, policies := g.applied.look()
+	return policies
+}
 
 func hashPolicies(chains map[string]Policy) (string, error) {
 	text, err := json.Marshal(chains) // maps by name, structs by field: the same text for the same policies

@@ -136,7 +136,8 @@ func TestEveryHookMovesItsMetrics(t *testing.T) {
 		tierlock_switch_fetches_total{result="older"} 1
 		tierlock_switch_fetches_total{result="refused"} 0
 		tierlock_switch_fetches_total{result="unanswered"} 0
-		tierlock_switch_fetches_total{result="unreadable"} 0`)
+		tierlock_switch_fetches_total{result="unreadable"} 0
+		tierlock_switch_fetches_total{result="unsigned"} 0`)
 	shows(t, reg, settled, `
 		tierlock_settled_total{chain="order",status="given_up"} 1
 		tierlock_settled_total{chain="order",status="released"} 1`)
@@ -208,6 +209,7 @@ func TestEveryRowOfTheTableShows(t *testing.T) {
 	hooks.Ordered(gateway.OrderInfo{Chain: "coupon"})
 	hooks.Settled(gateway.SettleInfo{Chain: "coupon"})
 	kit := gatewaytest.New(t, map[string]gateway.Policy{"coupon": gateway.Weak("one claim at a time", gateway.Reconcile)})
+	rehearse(t, kit)
 	log, err := audit.Open(audit.Config{Dir: t.TempDir(), Hooks: m.AuditHooks()})
 	if err != nil {
 		t.Fatal(err)
@@ -221,6 +223,12 @@ func TestEveryRowOfTheTableShows(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := scrape(t, reg)
+	if want := `tierlock_switch_dry_run_calls{chain="coupon",outcome="success",tier="bypass"} 1`; !strings.Contains(text, want) {
+		t.Errorf("the scrape lacks %s", want)
+	}
+	if want := `tierlock_policy_info{hash="` + kit.PolicyHash() + `"} 1`; !strings.Contains(text, want) {
+		t.Errorf("the scrape lacks %s", want)
+	}
 	for _, row := range Table() {
 		if !strings.Contains(text, "# TYPE "+row.Name+" "+row.Kind.String()+"\n") {
 			t.Errorf("%s does not show", row.Name)
@@ -231,6 +239,27 @@ func TestEveryRowOfTheTableShows(t *testing.T) {
 	lint.Stdin = strings.NewReader(text)
 	if out, err := lint.CombinedOutput(); err != nil {
 		t.Errorf("promtool check metrics: %v\n%s", err, out)
+	}
+}
+
+// rehearse begins a dry run and makes a call that it counts.
+func rehearse(t *testing.T, kit *gatewaytest.Kit) {
+	t.Helper()
+	if err := kit.Apply(switchcfg.Document{Version: 1, Chains: map[string]switchcfg.Directive{"coupon": {
+		Mode: tierlock.ModeBypass, Until: time.Now().Add(time.Hour), Reason: "r", By: "b", DryRun: true,
+	}}}); err != nil {
+		t.Fatal(err)
+	}
+	c, err := kit.Chain("coupon")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := c.TryLock(t.Context(), "1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Unlock(t.Context()); err != nil {
+		t.Fatal(err)
 	}
 }
 

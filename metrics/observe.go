@@ -23,7 +23,7 @@ func (m *Metrics) Observe(gw *gateway.Gateway, log *audit.Log, job *reconcile.Jo
 	var all []prometheus.Collector
 	if gw != nil {
 		all = append(all, newReader(func(r *reader) { r.gateway(gw.Status()) },
-			heldLocks, inDoubt, tierActive, healthState, occupancy, wireShare, switchVersion, switchMode, switchUntil))
+			heldLocks, inDoubt, tierActive, healthState, occupancy, wireShare, switchVersion, switchMode, switchUntil, switchDryRun, policyInfo))
 		for _, c := range gw.Status().Chains {
 			m.begin(c.Chain)
 		}
@@ -101,10 +101,12 @@ func (r *reader) one(name, is string, words []string, labels ...string) {
 func (r *reader) gateway(s gateway.Status) {
 	r.put(inDoubt, float64(s.InDoubt))
 	r.put(switchVersion, float64(s.Applied))
+	r.put(policyInfo, 1, s.PolicyHash)
 	for _, c := range s.Chains {
 		r.put(heldLocks, float64(c.Live), c.Chain)
 		r.one(switchMode, orderWord(c.Order.Mode), modeWords(), c.Chain)
 		r.put(switchUntil, seconds(c.Order.Until), c.Chain)
+		r.dryRun(c.Chain, c.DryRun)
 		for _, t := range c.Targets {
 			tier := refused
 			if t.Tier != 0 {
@@ -115,6 +117,20 @@ func (r *reader) gateway(s gateway.Status) {
 			r.put(occupancy, t.Occupancy, c.Chain, t.Target)
 			r.put(wireShare, float64(t.Own)/float64(t.Limit), c.Chain, t.Target)
 		}
+	}
+}
+
+// dryRun puts nothing where there is none.
+func (r *reader) dryRun(chain string, d *gateway.Rehearsal) {
+	if d == nil {
+		return
+	}
+	for _, c := range d.Calls {
+		would := refused
+		if c.Would != 0 {
+			would = c.Would.String()
+		}
+		r.put(switchDryRun, float64(c.Count), chain, would, c.Got.String())
 	}
 }
 

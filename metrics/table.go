@@ -62,6 +62,8 @@ const (
 	switchUntil   = "tierlock_switch_until_timestamp_seconds"
 	switchOrders  = "tierlock_switch_orders_total"
 	switchFetches = "tierlock_switch_fetches_total"
+	switchDryRun  = "tierlock_switch_dry_run_calls"
+	policyInfo    = "tierlock_policy_info"
 
 	spoolRecords  = "tierlock_spool_records"
 	spoolBytes    = "tierlock_spool_bytes"
@@ -131,6 +133,8 @@ func Table() []Metric {
 		{switchUntil, Gauge, "Unix time at which a chain's order ends by itself; 0 without one.", chain, nil},
 		{switchOrders, Counter, "Orders that came into force or ended.", []string{"chain", "mode"}, nil},
 		{switchFetches, Counter, "Answers of the switch's source: ok, or why the last good document stays in force.", []string{"result"}, nil},
+		{switchDryRun, Gauge, "Calls that the dry run in force would have led to a tier (or refused), by the outcome that they got without it.", []string{"chain", "tier", "outcome"}, nil},
+		{policyInfo, Gauge, "Always 1; the label is the hash of the policies in force.", []string{"hash"}, nil},
 
 		// Spool and Kafka.
 		{spoolRecords, Gauge, "Records in the spool that Kafka does not have yet.", nil, nil},

@@ -1,6 +1,7 @@
 package switchcfg
 
 import (
+	"crypto/ed25519"
 	"log/slog"
 	"time"
 )
@@ -12,11 +13,16 @@ const (
 
 // FollowConfig says how a document is followed.
 type FollowConfig struct {
-	Poll     time.Duration  // between two fetches, jittered by a quarter; 4 s when not positive
-	Fetch    time.Duration  // deadline of one fetch; 3 s when not positive
-	LastGood string         // file that keeps the document in force over a restart; "" keeps none
-	Logger   *slog.Logger   // nil discards
-	Report   func(r Report) // called after the start and after every fetch, from Follow's goroutine; nil for none
+	Poll     time.Duration // between two fetches, jittered by a quarter; 4 s when not positive
+	Fetch    time.Duration // deadline of one fetch; 3 s when not positive
+	LastGood string        // file that keeps the document in force over a restart; "" keeps none
+	Instance string        // of this process, for a canary; "": it is never in one
+	Canaries bool          // take versions for a canary too: for who looks on, not for who obeys
+	// Keys sign documents: what none of them has signed is refused, in LastGood too. Empty:
+	// signatures are not looked at.
+	Keys   []ed25519.PublicKey
+	Logger *slog.Logger   // nil discards
+	Report func(r Report) // called after the start and after every fetch, from Follow's goroutine; nil for none
 }
 
 func (c FollowConfig) withDefaults() FollowConfig {

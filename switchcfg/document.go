@@ -3,7 +3,6 @@ package switchcfg
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -18,14 +17,19 @@ import (
 // by itself within a day.
 const MaxAhead = 24 * time.Hour
 
+const chainName = "want a chain's name, a-z 0-9 _ -; there is no wildcard"
+
 // maxWords bounds, in bytes, what is copied into every event of an order.
 const maxWords = 256
 
 // Document is one version of the switch. A strictly newer one replaces it whole: a chain
 // that it does not name goes back to auto. One document may serve many services.
 type Document struct {
-	Version uint64               `yaml:"version" json:"version"` // from 1
-	Chains  map[string]Directive `yaml:"chains" json:"chains"`
+	Version   uint64               `yaml:"version" json:"version"`                         // from 1
+	Canary    *Canary              `yaml:"canary,omitempty" json:"canary,omitempty"`       // who gets this version first; nil: everybody
+	Chains    map[string]Directive `yaml:"chains" json:"chains"`                           // orders, by chain
+	Policies  map[string]Values    `yaml:"policies,omitempty" json:"policies,omitempty"`   // live policy values, by chain; what is not named is as the process was started with
+	Signature string               `yaml:"signature,omitempty" json:"signature,omitempty"` // see Sign; "": none
 }
 
 // Directive is what the document says of one chain. Every mode but auto needs Until,
@@ -37,6 +41,7 @@ type Directive struct {
 	Reason     string        `yaml:"reason,omitempty" json:"reason,omitempty"`
 	By         string        `yaml:"by,omitempty" json:"by,omitempty"`                   // who ordered it
 	BreakGlass bool          `yaml:"break_glass,omitempty" json:"break_glass,omitempty"` // may put a strong chain below shared
+	DryRun     bool          `yaml:"dry_run,omitempty" json:"dry_run,omitempty"`         // nobody obeys: what would have happened is counted
 }
 
 // Share is Percent with its default.
@@ -61,7 +66,7 @@ func Parse(text []byte) (Document, error) {
 // [*tierlock.InvalidError]. What needs a chain's policy or the version in force is for the
 // gateway.
 func (d Document) Check(now time.Time) error {
-	var faults []error
+	faults := []error{d.Canary.check()}
 	if d.Version == 0 {
 		faults = append(faults, tierlock.Invalid("version", "0", "want 1 or more, and more at every change"))
 	}
@@ -71,6 +76,11 @@ func (d Document) Check(now time.Time) error {
 	for _, name := range slices.Sorted(maps.Keys(d.Chains)) {
 		faults = append(faults, d.Chains[name].check(name, now)...)
 	}
+	for _, name := range slices.Sorted(maps.Keys(d.Policies)) {
+		if !isName(name) {
+			faults = append(faults, tierlock.Invalid("policies", name, chainName))
+		}
+	}
 	return errors.Join(faults...)
 }
 
@@ -79,7 +89,7 @@ func (d Directive) check(chain string, now time.Time) (faults []error) {
 		faults = append(faults, tierlock.Invalid("chains."+chain+"."+field, value, rule))
 	}
 	if !isName(chain) {
-		faults = append(faults, tierlock.Invalid("chains", chain, "want a chain's name, a-z 0-9 _ -; there is no wildcard"))
+		faults = append(faults, tierlock.Invalid("chains", chain, chainName))
 	}
 	if d.Mode < tierlock.ModeAuto || d.Mode > tierlock.ModeReject {
 		bad("mode", "", "want one of auto, shared, optimistic, local, bypass, reject")
@@ -88,6 +98,9 @@ func (d Directive) check(chain string, now time.Time) (faults []error) {
 		bad("percent", fmt.Sprint(*d.Percent), "want 1 to 100; leave it out for all, say auto for none")
 	}
 	needed := d.Mode > tierlock.ModeAuto
+	if d.DryRun && !needed {
+		bad("dry_run", "true", "want a mode to rehearse")
+	}
 	for _, words := range []struct{ field, text string }{{"reason", d.Reason}, {"by", d.By}} {
 		switch {
 		case len(words.text) > maxWords:
@@ -111,7 +124,8 @@ func (d Directive) check(chain string, now time.Time) (faults []error) {
 // Live is d without the orders that have passed at now, and their chains' names, sorted.
 // So an instance that starts late comes to the same orders as those that ran all along.
 func (d Document) Live(now time.Time) (live Document, passed []string) {
-	live = Document{Version: d.Version, Chains: maps.Clone(d.Chains)}
+	live = d
+	live.Chains = maps.Clone(d.Chains)
 	for name, order := range d.Chains {
 		if order.Mode != tierlock.ModeAuto && !order.Until.IsZero() && !order.Until.After(now) {
 			delete(live.Chains, name)
@@ -122,17 +136,11 @@ func (d Document) Live(now time.Time) (live Document, passed []string) {
 	return live, passed
 }
 
-// Hash is the same for documents that say the same, however they are written: the first 16
-// hex digits of a SHA-256.
+// Hash is the same for documents that say the same, however they are written and whoever
+// has signed them: the first 16 hex digits of a SHA-256.
 func (d Document) Hash() string {
-	same := Document{Version: d.Version, Chains: make(map[string]Directive, len(d.Chains))}
-	for name, order := range d.Chains {
-		share := order.Share()
-		order.Percent, order.Until = &share, order.Until.UTC()
-		same.Chains[name] = order
-	}
-	text, err := json.Marshal(same) // its maps are sorted
-	if err != nil {                 // a mode or a year that is none: Check refuses such a document
+	text, err := d.canonical()
+	if err != nil { // a mode or a year that is none: Check refuses such a document
 		text = []byte(err.Error())
 	}
 	sum := sha256.Sum256(text)

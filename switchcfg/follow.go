@@ -16,15 +16,16 @@ const hintGap = 200 * time.Millisecond
 // that have passed; then fetching is the truth, by poll or because a [Pusher] hinted.
 //
 // apply gets documents one at a time, from one goroutine, without orders that have passed;
-// its error refuses the document. What is empty, unreadable, invalid, older, expired, or of
-// the version in force with other content changes nothing: it is reported every time and
-// logged when it begins, changes and ends.
+// its error refuses the document. What is empty, unreadable, unsigned where keys are given,
+// invalid, older, expired, or of the version in force with other content changes nothing: it
+// is reported every time and logged when it begins, changes and ends. So does a version
+// whose canary leaves the instance out, and that is no fault.
 //
 // A fetch that does not return by its deadline counts as unanswered; no second one starts
 // beside it. Follow returns when src has returned from every call.
 func Follow(ctx context.Context, src Source, cfg FollowConfig, apply func(Document) error) error {
 	cfg = cfg.withDefaults()
-	f := &follower{src: src, judge: judge{apply: apply}, cfg: cfg, hint: make(chan struct{}, 1)}
+	f := &follower{src: src, judge: judge{apply: apply, instance: cfg.Instance, canaries: cfg.Canaries, keys: cfg.Keys}, cfg: cfg, hint: make(chan struct{}, 1)}
 	f.start()
 	var watching sync.WaitGroup
 	defer watching.Wait()
@@ -112,8 +113,11 @@ func (f *follower) fetch(ctx context.Context) chan answer {
 
 // settle acts on one answer: what is new goes into force and is kept.
 func (f *follower) settle(a answer, now time.Time) {
-	was := f.judge.version
+	was, withheld := f.judge.version, f.judge.withheld
 	fault := f.judge.rule(a, now)
+	if f.judge.withheld > 0 && f.judge.withheld != withheld {
+		f.cfg.Logger.Info("switch document waits: its canary leaves this instance out", "version", f.judge.withheld, "in_force", was, "instance", f.cfg.Instance)
+	}
 	if f.judge.version != was {
 		f.cfg.Logger.Info("switch document in force", "version", f.judge.version, "was", was)
 		f.keep(now)
@@ -143,7 +147,7 @@ func (f *follower) report() {
 		f.cfg.Logger.Info("switch document followed again", "in_force", f.judge.version)
 	}
 	f.last = fault
-	f.cfg.Report(Report{Version: f.judge.version, Hash: f.judge.hash, Confirmed: f.judge.confirmed, Fault: fault, Edge: edge})
+	f.cfg.Report(Report{Version: f.judge.version, Hash: f.judge.hash, Confirmed: f.judge.confirmed, Fault: fault, Withheld: f.judge.withheld, Edge: edge})
 }
 
 // wait returns when the next fetch is due: a poll's time from now, or a hint, but not

@@ -83,13 +83,16 @@ type bundle struct {
 
 func start(t *testing.T, src Source, f *fake, lastGood string) *bundle {
 	t.Helper()
-	b := &bundle{src: f, log: new(bytes.Buffer), lastGood: lastGood}
+	return startWith(t, src, f, FollowConfig{LastGood: lastGood})
+}
+
+func startWith(t *testing.T, src Source, f *fake, cfg FollowConfig) *bundle {
+	t.Helper()
+	b := &bundle{src: f, log: new(bytes.Buffer), lastGood: cfg.LastGood}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	cfg := FollowConfig{
-		LastGood: lastGood, Logger: slog.New(slog.NewTextHandler(b.log, nil)),
-		Report: func(r Report) { f.set(func() { b.reports = append(b.reports, r) }) },
-	}
+	cfg.Logger = slog.New(slog.NewTextHandler(b.log, nil))
+	cfg.Report = func(r Report) { f.set(func() { b.reports = append(b.reports, r) }) }
 	go func() {
 		done <- Follow(ctx, src, cfg, func(d Document) error {
 			f.mu.Lock()

@@ -263,7 +263,10 @@ func (r *reader) add(path string, n *yaml.Node, line int, rule string) {
 		r.faults = append(r.faults, tierlock.Invalid("text", "", fmt.Sprintf("breaks more rules; the first %d are told", maxFaults)))
 		return
 	}
-	r.faults = append(r.faults, tierlock.Invalid(orText(path), shown(path, n), fmt.Sprintf("%s (line %d)", rule, line)))
+	if line > 0 {
+		rule = fmt.Sprintf("%s (line %d)", rule, line)
+	}
+	r.faults = append(r.faults, tierlock.Invalid(orText(path), shown(path, n), rule))
 }
 
 // shown is a scalar's text as far as a message may repeat it.

@@ -7,7 +7,8 @@ type Report struct {
 	Version   uint64    // of the document in force; 0 while there is none
 	Hash      string    // of the document in force; "" while there is none
 	Confirmed time.Time // when the source last gave the document in force; zero: never, it is the last good one or none
-	Fault     *Fault    // why the source's last answer is not in force; nil: it is
+	Fault     *Fault    // why the source's last answer is not in force; nil: it is, or it is withheld
+	Withheld  uint64    // version that the source gives and whose canary leaves this instance out; 0: none
 	Edge      bool      // Fault differs from the last report's in more than its time: raise or end an alarm now
 }
 
@@ -33,6 +34,7 @@ const (
 	WhyUnanswered Why = "unanswered" // no answer, or an error
 	WhyEmpty      Why = "empty"      // nothing there: deleted, or not yet published
 	WhyUnreadable Why = "unreadable" // no YAML, a field that is not known, of the wrong type …
+	WhyUnsigned   Why = "unsigned"   // not signed, or by none of the keys
 	WhyInvalid    Why = "invalid"    // readable, but against the document's own rules
 	WhyOlder      Why = "older"      // a lower version than the one in force
 	WhyConflict   Why = "conflict"   // the version in force with other content
@@ -42,5 +44,5 @@ const (
 
 // Whys lists every Why, for metrics that show a zero before the first fault.
 func Whys() []Why {
-	return []Why{WhyUnanswered, WhyEmpty, WhyUnreadable, WhyInvalid, WhyOlder, WhyConflict, WhyExpired, WhyRefused}
+	return []Why{WhyUnanswered, WhyEmpty, WhyUnreadable, WhyUnsigned, WhyInvalid, WhyOlder, WhyConflict, WhyExpired, WhyRefused}
 }
