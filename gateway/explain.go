@@ -177,7 +177,7 @@ func (g *Gateway) Explain(ctx context.Context, key tierlock.Key) (*Explanation, 
 	x := &Explanation{
 		At: now.UTC().Round(time.Microsecond), Key: r.key, Asked: r.about, Chain: c.name, Class: c.policy.Ladder.Class, Protects: c.policy.Protects,
 		Order: c.order.Load().explain(r.hash, now), Health: r.ladder.explain(&r, now), Store: found,
-		Waiting: g.lines.count(r.key, r.hash), Applied: g.AppliedVersion(), Policy: switchcfg.Words(c.policy),
+		Waiting: g.lines.count(r.key, r.hash), Applied: g.AppliedVersion(), Policy: switchcfg.Words(*r.policy),
 		Steps: r.ladder.pastSteps(), Orders: c.past.orders(r.hash),
 	}
 	x.Holders, x.Held = g.locks.explain(r.key, r.hash, now)
@@ -255,7 +255,7 @@ func (c *Chain) foreseeLocal(next ExplainedNext, here []ExplainedHolder) Explain
 			taken++
 		}
 	}
-	switch p := &c.policy.Local; {
+	switch p := &c.current.Load().Local; {
 	case taken >= p.Permits:
 		return next.refused(c.policy.Ladder.Refusal(tierlock.ReasonHeld), "table")
 	case taken == 0 && c.table.Live() >= p.Keys:

@@ -27,6 +27,7 @@ type base struct {
 	log     *slog.Logger
 	version string
 
+	orders     following
 	metrics    *metrics.Metrics
 	exposition http.Handler
 	explain    http.Handler // nil: there is no gateway

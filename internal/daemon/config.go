@@ -80,6 +80,9 @@ type SwitchConfig struct {
 	File     string        `yaml:"file"`
 	Poll     time.Duration `yaml:"poll"`      // 4s
 	LastGood string        `yaml:"last_good"` // none: after a restart the source must answer first
+	// Verify is a PEM file with the Ed25519 public keys that sign documents; none:
+	// signatures are not looked at. Read once.
+	Verify string `yaml:"verify_file"`
 }
 
 // NacosConfig is a Nacos server.
@@ -88,6 +91,8 @@ type NacosConfig struct {
 	Namespace string    `yaml:"namespace"` // public
 	Group     string    `yaml:"group"`     // TIERLOCK
 	DataID    string    `yaml:"data_id"`   // tierlock.switch
+	CacheDir  string    `yaml:"cache_dir"` // for what the SDK keeps, which is never read; a temporary folder
+	LogDir    string    `yaml:"log_dir"`   // for what the SDK logs of its own start; in cache_dir
 	Username  string    `yaml:"username"`
 	Password  Secret    `yaml:",inline"`
 	TLS       *NacosTLS `yaml:"tls"`

@@ -16,24 +16,27 @@ const (
 	statusDegraded = "degraded"
 )
 
+// tierRefused stands for a tier where new requests get none.
+const tierRefused = "refused"
+
 // health is the body of /healthz: where every chain stands and why.
 type health struct {
-	Switch     uint64        `json:"switch_version"`
-	PolicyHash string        `json:"policy_hash"`
-	InDoubt    int           `json:"in_doubt"`
-	Chains     []chainHealth `json:"chains"`
-	Spool      *spoolHealth  `json:"spool,omitempty"`
+	switchHealth
+	InDoubt int           `json:"in_doubt"`
+	Chains  []chainHealth `json:"chains"`
+	Spool   *spoolHealth  `json:"spool,omitempty"`
 }
 
 type chainHealth struct {
-	Chain string       `json:"chain"`
-	Class string       `json:"class"`
-	Tier  string       `json:"tier"` // refused: new requests get none
-	State string       `json:"state"`
-	Why   string       `json:"reason,omitempty"`
-	Since time.Time    `json:"since,omitzero"`
-	Held  int64        `json:"held"`
-	Order *orderHealth `json:"order,omitempty"`
+	Chain  string           `json:"chain"`
+	Class  string           `json:"class"`
+	Tier   string           `json:"tier"` // refused: new requests get none
+	State  string           `json:"state"`
+	Why    string           `json:"reason,omitempty"`
+	Since  time.Time        `json:"since,omitzero"`
+	Held   int64            `json:"held"`
+	Order  *orderHealth     `json:"order,omitempty"`
+	DryRun *rehearsalHealth `json:"dry_run,omitempty"`
 }
 
 type orderHealth struct {
@@ -52,8 +55,8 @@ type spoolHealth struct {
 }
 
 // healthOf puts together what /healthz shows. log may be nil.
-func healthOf(version string, s gateway.Status, log *audit.Log) api.Health {
-	h := health{Switch: s.Applied, PolicyHash: s.PolicyHash, InDoubt: s.InDoubt}
+func healthOf(version string, s gateway.Status, orders switchHealth, log *audit.Log) api.Health {
+	h := health{switchHealth: orders, InDoubt: s.InDoubt}
 	status := statusOK
 	for i := range s.Chains {
 		c := healthOfChain(&s.Chains[i])
@@ -74,7 +77,7 @@ func healthOf(version string, s gateway.Status, log *audit.Log) api.Health {
 
 // healthOfChain tells of the chain's worst target.
 func healthOfChain(c *gateway.ChainStatus) chainHealth {
-	h := chainHealth{Chain: c.Chain, Class: c.Class.String(), Tier: "refused", State: degrade.Normal.String(), Held: c.Live}
+	h := chainHealth{Chain: c.Chain, Class: c.Class.String(), Tier: tierRefused, State: degrade.Normal.String(), Held: c.Live}
 	if t := c.Tier(); t != 0 {
 		h.Tier = t.String()
 	}
@@ -86,8 +89,6 @@ func healthOfChain(c *gateway.ChainStatus) chainHealth {
 			break
 		}
 	}
-	if o := c.Order; o.Mode != 0 {
-		h.Order = &orderHealth{Mode: o.Mode.String(), Until: o.Until.Round(0), Reason: o.Reason, By: o.By}
-	}
+	h.Order, h.DryRun = orderOf(c.Order), rehearsalOf(c.DryRun)
 	return h
 }

@@ -58,7 +58,10 @@ func (p Process) Health(ctx context.Context, args []string) int {
 	if err := json.Unmarshal(text, &h); err != nil {
 		return p.fail(*format, fmt.Errorf("%s answers with something else: %w", page, err))
 	}
-	fmt.Fprintf(p.Stdout, "%s (tierlock %s, switch version %d)\n", h.Status, h.Version, h.Details.Switch)
+	fmt.Fprintf(p.Stdout, "%s (tierlock %s, switch version %d, policies %s)\n", h.Status, h.Version, h.Details.Switch, h.Details.PolicyHash)
+	for _, line := range h.Details.lines() {
+		fmt.Fprintln(p.Stdout, line)
+	}
 	for _, c := range h.Details.Chains {
 		fmt.Fprintln(p.Stdout, "  "+c.line())
 	}
@@ -77,6 +80,9 @@ func (c *chainHealth) line() string {
 	}
 	if o := c.Order; o != nil {
 		fmt.Fprintf(&b, ", ordered %s until %s by %s: %s", o.Mode, o.Until.Format(time.TimeOnly), o.By, o.Reason)
+	}
+	if r := c.DryRun; r != nil {
+		b.WriteString(", " + r.line())
 	}
 	return b.String()
 }

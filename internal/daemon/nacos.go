@@ -30,7 +30,7 @@ func (n *NacosConfig) conf(log *slog.Logger) (nacossource.Config, error) {
 	password, err := n.Password.value()
 	c := nacossource.Config{
 		Addr: n.Addr, Namespace: n.Namespace, Group: n.Group, DataID: n.DataID,
-		Username: n.Username, Password: password, Logger: log,
+		Username: n.Username, Password: password, CacheDir: n.CacheDir, LogDir: n.LogDir, Logger: log,
 	}
 	if n.TLS != nil {
 		c.TLS = nacossource.TLS{Enable: true, CA: n.TLS.CA, Cert: n.TLS.Cert, Key: n.TLS.Key}

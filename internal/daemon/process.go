@@ -32,7 +32,7 @@ const Usage = `Tierlock keeps business locks working when the store behind them 
                               and who waits
   tierlock switch VERB -c FILE
                               look at, change or follow the operators' switch: get, set,
-                              extend, watch, history
+                              extend, policy, promote, watch, history
   tierlock simulate RECORDING what the chains' health would have done under another policy
   tierlock functions ls|load|rm
                               the lock's functions on every Redis master

@@ -86,7 +86,7 @@ func TestHealthTellsAPerson(t *testing.T) {
 	d.want("/v1/try", `{"key":"biz:coupon:lock:1"}`, "200")
 	url := "http://" + d.AdminAddr() + "/healthz"
 	code, stdout, _ := command(t, healthIn(t), url)
-	if code != ExitOK || !strings.HasPrefix(stdout, "degraded (tierlock v0, switch version 0)\n  coupon           local      store down: down since ") {
+	if code != ExitOK || !strings.HasPrefix(stdout, "degraded (tierlock v0, switch version 0, policies "+d.gw.PolicyHash()+")\n") || !strings.Contains(stdout, "\n  coupon           local      store down: down since ") {
 		t.Errorf("code %d\n%s", code, stdout)
 	}
 	code, stdout, _ = command(t, healthIn(t), "--output", "json", url)

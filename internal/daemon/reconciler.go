@@ -130,7 +130,11 @@ func (r *Reconciler) openGateway() error {
 		p.Audit = audit.Policy{Record: audit.RecordOff, OnFull: audit.Reject, Wait: audit.WaitBypass}
 		chains[name] = p
 	}
-	conf := gateway.Config{Chains: chains, Stores: stores, Poll: r.cfg.Switch.Poll, Prefix: r.cfg.Prefix, Hooks: r.metrics.Hooks(), Logger: r.log}
+	conf := gateway.Config{Chains: chains, Stores: stores, Poll: r.cfg.Switch.Poll, Prefix: r.cfg.Prefix, Logger: r.log}
+	conf.Hooks = gateway.Join(r.metrics.Hooks(), gateway.Hooks{Reported: r.orders.hear})
+	if conf.SwitchKeys, err = r.cfg.Switch.keys(); err != nil {
+		return prefixed("switch.", err)
+	}
 	if conf.Switch, err = r.openSwitch(); err != nil {
 		return err
 	}
@@ -186,7 +190,10 @@ func (r *Reconciler) listen() (err error) {
 // are away at the start are waited for, with once no longer than a minute; nothing is
 // committed before it is stored.
 func (r *Reconciler) Run(ctx context.Context) error {
-	health := func() api.Health { return healthOf(r.version, r.gw.Status(), nil) }
+	health := func() api.Health {
+		st := r.gw.Status()
+		return healthOf(r.version, st, r.orders.health("", &st), nil)
+	}
 	return r.run(ctx, health, func(ctx context.Context) error {
 		r.log.InfoContext(ctx, "reconciling", slog.String("version", r.version), slog.String("admin", r.AdminAddr()))
 		if err := r.prepare(ctx); err != nil || ctx.Err() != nil {

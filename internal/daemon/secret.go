@@ -34,12 +34,17 @@ func readSecret(field, env, file string) (string, error) {
 	case file != "":
 		text, err := os.ReadFile(file)
 		if err != nil {
-			if pathErr := (*os.PathError)(nil); errors.As(err, &pathErr) {
-				err = pathErr.Err // the path is the value already
-			}
-			return "", tierlock.Invalid(field+"_file", file, "cannot be read: "+err.Error())
+			return "", tierlock.Invalid(field+"_file", file, "cannot be read: "+withoutPath(err))
 		}
 		return strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r"), nil
 	}
 	return "", nil
+}
+
+// withoutPath is err's text for a message that names the path already.
+func withoutPath(err error) string {
+	if pathErr := (*os.PathError)(nil); errors.As(err, &pathErr) {
+		err = pathErr.Err
+	}
+	return err.Error()
 }

@@ -2,9 +2,11 @@ package daemon
 
 import (
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"log/slog"
 	"net/http"
+	"os"
 
 	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/audit/kafkasink"
@@ -32,6 +34,22 @@ func (b *base) openSwitch() (switchcfg.Source, error) {
 		return source, nil
 	}
 	return nil, nil
+}
+
+// keys reads the keys that sign documents; none where none are configured.
+func (c *SwitchConfig) keys() ([]ed25519.PublicKey, error) {
+	if c.Verify == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(c.Verify)
+	if err != nil {
+		return nil, tierlock.Invalid("verify_file", c.Verify, "cannot be read: "+withoutPath(err))
+	}
+	keys, err := switchcfg.PublicKeys(text)
+	if err != nil {
+		return nil, tierlock.Invalid("verify_file", c.Verify, err.Error())
+	}
+	return keys, nil
 }
 
 // conf is the source's configuration. The password is read once to check it, and again for

@@ -20,7 +20,17 @@ import (
 func switched(t *testing.T) (config, document string) {
 	t.Helper()
 	document = filepath.Join(t.TempDir(), "switch.yaml")
-	return write(t, strings.Replace(example, `{nacos: {addr: "127.0.0.1:8848", namespace: "", data_id: tierlock.switch, group: TIERLOCK}, poll: 4s, last_good: /var/lib/tierlock/switch.last}`, "{file: "+document+"}", 1)), document
+	return switchedBy(t, "file: "+document), document
+}
+
+// switchedBy is a configuration with these fields of switch.
+func switchedBy(t *testing.T, fields string) (config string) {
+	t.Helper()
+	const nacos = `nacos: {addr: "127.0.0.1:8848", namespace: "", data_id: tierlock.switch, group: TIERLOCK}, poll: 4s, last_good: /var/lib/tierlock/switch.last`
+	if !strings.Contains(example, nacos) {
+		t.Fatal("the example has another switch")
+	}
+	return write(t, strings.Replace(example, nacos, fields, 1))
 }
 
 // sw runs tierlock switch with stdin.
@@ -147,7 +157,7 @@ func TestSwitchGetTellsOfNoDocument(t *testing.T) {
 
 func TestSwitchUsage(t *testing.T) {
 	for _, args := range [][]string{nil, {"-c", "x"}, {"frob"}} {
-		if code, _, stderr := sw(t, "", args...); code != ExitUsage || !strings.Contains(stderr, "get, set, extend, watch or history") {
+		if code, _, stderr := sw(t, "", args...); code != ExitUsage || !strings.Contains(stderr, switchVerbs) {
 			t.Errorf("%v: code %d, %s", args, code, stderr)
 		}
 	}

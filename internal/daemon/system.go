@@ -75,7 +75,11 @@ func (s *System) openGateway() error {
 	}
 	conf := gateway.Config{
 		Chains: s.cfg.Chains, Stores: stores, LastGood: s.cfg.Switch.LastGood, Poll: s.cfg.Switch.Poll,
-		Prefix: s.cfg.Prefix, Hooks: s.metrics.Hooks(), Logger: s.log,
+		Prefix: s.cfg.Prefix, Hooks: gateway.Join(s.metrics.Hooks(), gateway.Hooks{Reported: s.orders.hear}), Logger: s.log,
+		Instance: s.cfg.producer(),
+	}
+	if conf.SwitchKeys, err = s.cfg.Switch.keys(); err != nil {
+		return prefixed("switch.", err)
 	}
 	if s.audit != nil {
 		conf.Audit = s.audit
@@ -115,7 +119,10 @@ func (s *System) DataAddr() string { return s.data.Addr().String() }
 // clean end is nil, also where Kafka or a store could not be reached.
 func (s *System) Run(ctx context.Context) error {
 	methods := api.New(api.Config{Gateway: s.gw, Logger: s.log, Remote: s.cfg.Listen.Remote}).Handler()
-	health := func() api.Health { return healthOf(s.version, s.gw.Status(), s.audit) }
+	health := func() api.Health {
+		st := s.gw.Status()
+		return healthOf(s.version, st, s.orders.health(s.cfg.producer(), &st), s.audit)
+	}
 	return s.run(ctx, health, func(ctx context.Context) error {
 		s.log.InfoContext(ctx, "serving", slog.String("version", s.version), slog.String("data", s.DataAddr()), slog.String("admin", s.AdminAddr()))
 		return api.Serve(ctx, s.data, methods, s.grace(), s.log)

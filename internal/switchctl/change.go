@@ -4,20 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/switchcfg"
 )
-
-// Change is what one version says of one chain that the version before did not.
-type Change struct {
-	Chain string               `json:"chain"`
-	Was   *switchcfg.Directive `json:"was,omitempty"` // nil: no order
-	Is    *switchcfg.Directive `json:"is,omitempty"`  // nil: back to auto
-}
 
 // Order is what an operator wants of some chains.
 type Order struct {
@@ -42,10 +34,7 @@ func Current(text []byte, now time.Time) (switchcfg.Document, error) {
 // Next is the document after d in which the chains of o are ordered so, or not ordered any
 // more; every other order stays. Its faults are those that every instance would find.
 func Next(d switchcfg.Document, o Order, now time.Time) (switchcfg.Document, error) {
-	next := switchcfg.Document{Version: d.Version + 1, Chains: maps.Clone(d.Chains)}
-	if next.Chains == nil {
-		next.Chains = map[string]switchcfg.Directive{}
-	}
+	next := Promote(d)
 	for _, chain := range o.Chains {
 		if o.Directive.Mode == tierlock.ModeAuto {
 			delete(next.Chains, chain)
@@ -56,10 +45,37 @@ func Next(d switchcfg.Document, o Order, now time.Time) (switchcfg.Document, err
 	return next, next.Check(now)
 }
 
+// Promote is the document after d that says the same to every instance: its canary is over,
+// and it is not signed yet.
+func Promote(d switchcfg.Document) switchcfg.Document {
+	next := switchcfg.Document{Version: d.Version + 1, Chains: maps.Clone(d.Chains), Policies: maps.Clone(d.Policies)}
+	if next.Chains == nil {
+		next.Chains = map[string]switchcfg.Directive{}
+	}
+	return next
+}
+
+// Amend is the document after d with other values of the policy of a chain, by dotted name;
+// nil takes a value back to what the chain is configured with.
+func Amend(d switchcfg.Document, chain string, set map[string]any, now time.Time) (switchcfg.Document, error) {
+	next := Promote(d)
+	values := next.Policies[chain]
+	for name, value := range set {
+		values = values.With(name, value)
+	}
+	if next.Policies == nil {
+		next.Policies = map[string]switchcfg.Values{}
+	}
+	if next.Policies[chain] = values; len(values) == 0 {
+		delete(next.Policies, chain)
+	}
+	return next, next.Check(now)
+}
+
 // Extend is the document after d in which the orders on chains end at until. One that is
 // not ordered, or would end earlier than it does, is refused.
 func Extend(d switchcfg.Document, chains []string, until, now time.Time) (switchcfg.Document, error) {
-	next := switchcfg.Document{Version: d.Version + 1, Chains: maps.Clone(d.Chains)}
+	next := Promote(d)
 	var faults []error
 	for _, chain := range chains {
 		o, ok := d.Chains[chain]
@@ -77,66 +93,4 @@ func Extend(d switchcfg.Document, chains []string, until, now time.Time) (switch
 		return switchcfg.Document{}, err
 	}
 	return next, next.Check(now)
-}
-
-// Changes lists what is says otherwise than was, by chain.
-func Changes(was, is switchcfg.Document) []Change {
-	names := map[string]bool{}
-	for name := range was.Chains {
-		names[name] = true
-	}
-	for name := range is.Chains {
-		names[name] = true
-	}
-	var all []Change
-	for _, name := range slices.Sorted(maps.Keys(names)) {
-		a, b := ordered(was, name), ordered(is, name)
-		if a == nil && b == nil || a != nil && b != nil && same(*a, *b) {
-			continue
-		}
-		all = append(all, Change{name, a, b})
-	}
-	return all
-}
-
-// ordered is what d orders of a chain; nil: nothing.
-func ordered(d switchcfg.Document, chain string) *switchcfg.Directive {
-	o, ok := d.Chains[chain]
-	if !ok || o.Mode <= tierlock.ModeAuto {
-		return nil
-	}
-	return &o
-}
-
-func same(a, b switchcfg.Directive) bool {
-	return a.Mode == b.Mode && a.Until.Equal(b.Until) && a.Share() == b.Share() && a.Reason == b.Reason && a.By == b.By && a.BreakGlass == b.BreakGlass
-}
-
-// Lines shows a change for a person: what goes and what comes.
-func (c Change) Lines(now time.Time) []string {
-	var lines []string
-	if c.Was != nil {
-		lines = append(lines, "- "+c.Chain+": "+Describe(*c.Was, now))
-	} else {
-		lines = append(lines, "- "+c.Chain+": auto")
-	}
-	if c.Is != nil {
-		return append(lines, "+ "+c.Chain+": "+Describe(*c.Is, now))
-	}
-	return append(lines, "+ "+c.Chain+": auto")
-}
-
-// Describe tells an order in one line.
-func Describe(d switchcfg.Directive, now time.Time) string {
-	var b strings.Builder
-	b.WriteString(d.Mode.String())
-	if share := d.Share(); share < 100 {
-		fmt.Fprintf(&b, " for %d %% of the keys", share)
-	}
-	fmt.Fprintf(&b, " until %s (%v)", d.Until.UTC().Format(time.RFC3339), d.Until.Sub(now).Round(time.Second))
-	if d.BreakGlass {
-		b.WriteString(", break_glass")
-	}
-	fmt.Fprintf(&b, ", by %s: %s", d.By, d.Reason)
-	return b.String()
 }
