@@ -27,6 +27,9 @@ func TestAnOrderReachesTheDaemonByNacos(t *testing.T) {
 		}
 		d.want("/v1/try", fmt.Sprintf(`{"key":"biz:coupon:lock:%d"}`, version), `200 {"outcome":"success","tier":"`+mode+`","reason":"forced"`)
 	}
+	if page := d.get("/metrics"); strings.Contains(page, "nacos_") || !strings.Contains(page, "tierlock_switch_version 2") {
+		t.Error("the SDK's metrics, of the default registry, are on our page")
+	}
 }
 
 // TestACertificateThatCannotBeReadEndsNothing: the daemon serves, and says why it follows

@@ -12,6 +12,7 @@ import (
 	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/internal/servers"
 	"github.com/tierlock/tierlock/switchcfg"
+	"github.com/tierlock/tierlock/switchcfg/nacostest"
 )
 
 func open(t *testing.T, addr string) *Source {
@@ -37,9 +38,15 @@ type following struct {
 	version uint64
 	fault   *switchcfg.Fault
 	changed chan struct{}
+	end     func() // ends it, and waits
 }
 
 func follow(t *testing.T, src switchcfg.Source) *following {
+	t.Helper()
+	return followEvery(t, src, 0)
+}
+
+func followEvery(t *testing.T, src switchcfg.Source, poll time.Duration) *following {
 	t.Helper()
 	f := &following{t: t, changed: make(chan struct{}, 1)}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -52,14 +59,15 @@ func follow(t *testing.T, src switchcfg.Source) *following {
 	}
 	go func() {
 		defer close(done)
-		_ = switchcfg.Follow(ctx, src, switchcfg.FollowConfig{Report: func(r switchcfg.Report) {
+		_ = switchcfg.Follow(ctx, src, switchcfg.FollowConfig{Poll: poll, Report: func(r switchcfg.Report) {
 			f.mu.Lock()
 			f.version, f.fault = r.Version, r.Fault
 			f.mu.Unlock()
 			nudge()
 		}}, func(switchcfg.Document) error { return nil })
 	}()
-	t.Cleanup(func() { cancel(); <-done })
+	f.end = func() { cancel(); <-done }
+	t.Cleanup(f.end)
 	return f
 }
 
@@ -90,7 +98,14 @@ func (f *following) inForce(version uint64, within time.Duration) time.Duration 
 	return f.until(fmt.Sprintf("version %d in force", version), within, func(v uint64, why switchcfg.Why) bool { return v == version && why == "" })
 }
 
-func put(n *servers.NacosServer, version int) {
+// server is a real one or the fake.
+type server interface {
+	Addr() string
+	Put(dataID, group, content string)
+	Delete(dataID, group string)
+}
+
+func put(n server, version int) {
 	n.Put(DefaultDataID, DefaultGroup, fmt.Sprintf("version: %d\nchains: {coupon: {mode: bypass, until: %s, reason: r, by: b}}",
 		version, time.Now().Add(time.Hour).UTC().Format(time.RFC3339)))
 }
@@ -114,7 +129,12 @@ func TestFlipArrives(t *testing.T) {
 }
 
 func TestDeletedOrEmptyKeepsWhatIsInForce(t *testing.T) {
-	n := servers.Nacos(t)
+	t.Run("fake", func(t *testing.T) { deletedOrEmpty(t, nacostest.Start(t)) })
+	t.Run("rnacos", func(t *testing.T) { deletedOrEmpty(t, servers.Nacos(t)) })
+}
+
+func deletedOrEmpty(t *testing.T, n server) {
+	t.Helper()
 	f := follow(t, open(t, n.Addr()))
 	f.until("an alarm over nothing there", 6*time.Second, func(v uint64, why switchcfg.Why) bool { return v == 0 && why == switchcfg.WhyEmpty })
 	put(n, 1)

@@ -10,17 +10,23 @@ import (
 
 // quiet is the SDK's logger. In a network fault the SDK writes an error many times a
 // second; what matters of it comes back as the error of a fetch and is told once. So
-// everything it says is at debug level here, with its own level beside.
+// everything it says is at debug level here, with its own level beside. What it says at
+// debug level itself is left out: requests and answers whole, with access tokens and contents.
 type quiet struct {
 	log    *slog.Logger
 	secret string // never repeated
 }
 
-// contents is where the SDK repeats a configuration's text.
-var contents = regexp.MustCompile(`(?s)content=.*?(, type=|$)`)
+// contents is where the SDK repeats a configuration's text, tokens where it repeats what it
+// got for a login.
+var (
+	contents = regexp.MustCompile(`(?s)content=.*?(, type=|$)`)
+	tokens   = regexp.MustCompile(`(?i)(access_?token\W+(?:value\W+)?)[\w.~+/-]+`)
+)
 
 func (q quiet) say(level, text string) {
 	text = contents.ReplaceAllString(text, "content=[left out]$1")
+	text = tokens.ReplaceAllString(text, "$1[left out]")
 	if q.secret != "" {
 		text = strings.ReplaceAll(text, q.secret, "[left out]")
 	}
@@ -42,11 +48,11 @@ func (q quiet) printf(level, format string, args []any) {
 	}
 }
 
-func (q quiet) Debug(args ...any)            { q.print("debug", args) }
+func (q quiet) Debug(...any)                 {}
 func (q quiet) Info(args ...any)             { q.print("info", args) }
 func (q quiet) Warn(args ...any)             { q.print("warn", args) }
 func (q quiet) Error(args ...any)            { q.print("error", args) }
-func (q quiet) Debugf(f string, args ...any) { q.printf("debug", f, args) }
+func (q quiet) Debugf(string, ...any)        {}
 func (q quiet) Infof(f string, args ...any)  { q.printf("info", f, args) }
 func (q quiet) Warnf(f string, args ...any)  { q.printf("warn", f, args) }
 func (q quiet) Errorf(f string, args ...any) { q.printf("error", f, args) }

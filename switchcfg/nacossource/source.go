@@ -33,6 +33,8 @@ type Source struct {
 	open func() bool                          // whether the server takes connections
 	tidy func()                               // removes what dial has put on disk
 
+	remake time.Duration // remakeGap; shorter in tests
+
 	turn    chan struct{}  // holds one while a call into the SDK is under way, with or without a caller
 	calls   sync.WaitGroup // of calls into the SDK
 	changed chan struct{}  // a change was pushed
@@ -75,7 +77,7 @@ func New(cfg Config) (*Source, error) {
 
 func newSource(cfg Config, dial func(changed func()) (client, error), open func() bool, tidy func()) *Source {
 	return &Source{
-		cfg: cfg, dial: dial, open: open, tidy: tidy,
+		cfg: cfg, dial: dial, open: open, tidy: tidy, remake: remakeGap,
 		turn: make(chan struct{}, 1), changed: make(chan struct{}, 1), watch: make(chan struct{}, 1), closed: make(chan struct{}),
 	}
 }
@@ -210,7 +212,7 @@ func (t *state) fetch(ctx context.Context, s *Source) (string, error) {
 	// Refused (a changed key, a right withdrawn): the SDK's listener would repeat its
 	// question thousands of times a second, and the client log in again after hours only.
 	refused := errors.Is(err, errRefused)
-	wedged := time.Since(t.failing) > hopeless && time.Since(t.made) > remakeGap && s.open()
+	wedged := time.Since(t.failing) > hopeless && time.Since(t.made) > s.remake && s.open()
 	if refused || wedged {
 		s.cfg.Logger.Warn("nacos client dropped", "refused", refused, "error", err)
 		t.drop()
@@ -223,7 +225,7 @@ func (t *state) connect(s *Source) error {
 	if t.client != nil {
 		return nil
 	}
-	if wait := remakeGap - time.Since(t.made); !t.made.IsZero() && wait > 0 {
+	if wait := s.remake - time.Since(t.made); !t.made.IsZero() && wait > 0 {
 		return fmt.Errorf("nacos: the client was dropped; a new one in %v", wait.Round(time.Second))
 	}
 	t.made = time.Now()

@@ -196,7 +196,10 @@ func TestWhatTheClientSaysIsQuietAndTellsNoSecrets(t *testing.T) {
 	q.log = slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	q.Infof("[data-received] md5=%s, content=%s, type=%s", "m", "version: 1\nchains: {}", "text")
 	q.Error("login failed for", "hunter2")
-	if got := out.String(); strings.Contains(got, "chains") || strings.Contains(got, "hunter2") || !strings.Contains(got, "type=text") || !strings.Contains(got, "sdk_level=error") {
+	q.Warnf("refused: headers:<key:%q value:%q >, accessToken=%s", "accessToken", "eyJ.secret-1", "eyJ.secret-2")
+	q.Debug("request: secret-3")
+	q.Debugf("response: %s", "secret-4")
+	if got := out.String(); strings.Contains(got, "chains") || strings.Contains(got, "hunter2") || strings.Contains(got, "secret") || !strings.Contains(got, "refused: headers") || !strings.Contains(got, "type=text") || !strings.Contains(got, "sdk_level=error") {
 		t.Errorf("said: %s", got)
 	}
 }

@@ -103,7 +103,8 @@ func (s *Server) answer(ctx context.Context, in *payload) (*payload, error) {
 		return reply("ErrorResponse", failed(codeUnregistered, "Connection is unregistered."), q)
 	}
 	refused, old := s.faults.asked(in.kind)
-	refused = refused || !s.login.knows(in.headers["accessToken"])
+	stranger := !s.login.knows(in.headers["accessToken"])
+	refused = refused || stranger
 	switch in.kind {
 	case healthCheck:
 		return reply("HealthCheckResponse", ok(), q)
@@ -113,7 +114,7 @@ func (s *Server) answer(ctx context.Context, in *payload) (*payload, error) {
 		}
 		return reply("ConfigQueryResponse", s.query(q.id(), old), q)
 	case configListen:
-		if refused {
+		if stranger {
 			return reply("ConfigChangeBatchListenResponse", listened{result: failed(codeRefused, "authorization failed!")}, q)
 		}
 		return reply("ConfigChangeBatchListenResponse", s.listenTo(asker, &q), q)

@@ -38,8 +38,8 @@ func (s *Server) Thaw() {
 	}
 }
 
-// Refuse makes every question about configurations be answered with 403, as after a right
-// was withdrawn or a signing key was changed, until it is turned off.
+// Refuse makes whatever reads or changes a text be answered with 403, as after a right was
+// withdrawn, until it is turned off. Listens, which tell no text, are answered as ever.
 func (s *Server) Refuse(on bool) { s.faults.set(func(f *faults) { f.refuses = on }) }
 
 // LosePushes keeps changes from being told, until it is turned off. What was lost is not

@@ -26,15 +26,18 @@ func TestALostPushIsNotToldLater(t *testing.T) {
 	}
 }
 
-func TestRefusedIs403ForEveryQuestionAboutConfigurations(t *testing.T) {
+func TestRefusedIs403ForWhateverReadsOrChangesAText(t *testing.T) {
 	s := Start(t)
 	s.Put("a", group, "one")
 	w := dial(t, s.Addr(), false)
 	s.Refuse(true)
-	for _, kind := range []string{configQuery, configListen, configPublish, configRemove} {
+	for _, kind := range []string{configQuery, configPublish, configRemove} {
 		if h := w.ask(kind, at("a", "content", "two")); h.good() || h.ErrorCode != codeRefused || h.Content != "" {
 			t.Errorf("%s: %+v", kind, h)
 		}
+	}
+	if changed := w.listen("a", "", true); len(changed) != 1 {
+		t.Errorf("listen: %+v", changed)
 	}
 	if h := w.ask(healthCheck, nil); !h.good() {
 		t.Errorf("health: %+v", h)
