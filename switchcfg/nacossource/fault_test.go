@@ -66,10 +66,18 @@ func TestBadDays(t *testing.T) {
 		version++
 		put(n, int(version))
 		f.until("an alarm over 403", 10*time.Second, func(v uint64, why switchcfg.Why) bool { return v == was && why == switchcfg.WhyUnanswered })
-		before := n.Queries() + n.Listens()
-		<-time.After(2 * time.Second)
-		if asked := n.Queries() + n.Listens() - before; asked > 50 {
-			t.Errorf("%d questions in 2 s", asked)
+		asked := func() int {
+			before := n.Queries() + n.Listens()
+			<-time.After(2 * time.Second)
+			return n.Queries() + n.Listens() - before
+		}
+		for end := time.Now().Add(20 * time.Second); ; { // a busy machine may see the alarm before the client is dropped
+			if n := asked(); n <= 50 {
+				break
+			} else if time.Now().After(end) {
+				t.Errorf("%d questions in 2 s, and no end", n)
+				break
+			}
 		}
 		n.Refuse(false)
 		t.Logf("in force %v after the right was given back", f.inForce(version, 20*time.Second).Round(time.Millisecond))

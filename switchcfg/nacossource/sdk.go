@@ -23,6 +23,10 @@ import (
 // errRefused marks an answer of the server that is a no.
 var errRefused = errors.New("refused by the server")
 
+// errLimited marks a question that the SDK did not put: it allows itself 5 a second about one
+// configuration.
+var errLimited = errors.New("limited by the client")
+
 // unansweredPrefix is how the SDK begins its error when nobody answered, if it may not
 // fall back to its snapshot. Any other error of a query carries the server's own words.
 const unansweredPrefix = "get config from remote nacos server fail"
@@ -137,6 +141,8 @@ func (c *connected) get() (string, error) {
 	switch {
 	case err == nil:
 		return text, nil
+	case strings.Contains(err.Error(), "is limited"):
+		return "", fmt.Errorf("nacos: %w: %w", errLimited, err)
 	case strings.HasPrefix(err.Error(), unansweredPrefix):
 		return "", fmt.Errorf("nacos: %w", err)
 	default:

@@ -15,6 +15,9 @@ const (
 	// fetchGap keeps fetches, with what the SDK's listener asks for, below the 5 a second
 	// that the SDK allows itself for one configuration.
 	fetchGap = 250 * time.Millisecond
+	// limitedTries is how often in a row, fetchGap apart, the SDK must find its limit used up
+	// for its own listener to be what uses it. We never ask so often.
+	limitedTries = 5
 	// remakeGap is how often a client may be replaced. Each replaced one stays in a global
 	// map of the SDK for ever (some kilobytes).
 	remakeGap = 10 * time.Second
@@ -202,6 +205,9 @@ func (t *state) fetch(ctx context.Context, s *Source) (string, error) {
 		return "", err
 	}
 	text, err := t.client.get()
+	for tries := 1; errors.Is(err, errLimited) && tries < limitedTries && pause(ctx, fetchGap); tries++ {
+		text, err = t.client.get()
+	}
 	if err == nil {
 		t.failing = time.Time{}
 		return text, nil
@@ -210,8 +216,9 @@ func (t *state) fetch(ctx context.Context, s *Source) (string, error) {
 		t.failing = time.Now()
 	}
 	// Refused (a changed key, a right withdrawn): the SDK's listener would repeat its
-	// question thousands of times a second, and the client log in again after hours only.
-	refused := errors.Is(err, errRefused)
+	// question thousands of times a second, and the client log in again after hours only. It
+	// then leaves nothing of what the SDK allows, so we are limited where we would be refused.
+	refused := errors.Is(err, errRefused) || errors.Is(err, errLimited)
 	wedged := time.Since(t.failing) > hopeless && time.Since(t.made) > s.remake && s.open()
 	if refused || wedged {
 		s.cfg.Logger.Warn("nacos client dropped", "refused", refused, "error", err)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -19,6 +20,7 @@ import (
 
 // stub is a client with a knob for everything that can go wrong.
 type stub struct {
+	mu     sync.Mutex // of err, where a test changes it meanwhile
 	text   string
 	err    error
 	panics bool
@@ -29,6 +31,8 @@ func (c *stub) get() (string, error) {
 	if c.panics {
 		panic("nil map")
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	return c.text, c.err
 }
 
@@ -71,6 +75,27 @@ func TestRefusedClientIsDroppedAndReplacedNotTooOften(t *testing.T) {
 		time.Sleep(remakeGap)
 		if text, err := s.Fetch(t.Context()); err != nil || string(text) != "version: 1" {
 			t.Errorf("once it is allowed again: %q, %v", text, err)
+		}
+	})
+}
+
+func TestAClientWhoseListenerUsesUpTheLimitIsDroppedAndABurstIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, dials := &stub{err: fmt.Errorf("%w: ConfigQueryRequest is limited", errLimited)}, 0
+		s := stubbed(t, c, &dials, true)
+		go func() { time.Sleep(600 * time.Millisecond); c.mu.Lock(); c.err = nil; c.mu.Unlock() }()
+		if _, err := s.Fetch(t.Context()); err != nil || c.closed != 0 {
+			t.Errorf("a burst: %v, %d clients dropped", err, c.closed)
+		}
+		c.mu.Lock()
+		c.err = errLimited
+		c.mu.Unlock()
+		began := time.Now()
+		if _, err := s.Fetch(t.Context()); !errors.Is(err, errLimited) || c.closed != 1 {
+			t.Errorf("a spinning listener: %v, %d clients dropped", err, c.closed)
+		}
+		if took := time.Since(began); took > 2*time.Second {
+			t.Errorf("found out after %v", took)
 		}
 	})
 }
