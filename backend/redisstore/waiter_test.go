@@ -15,8 +15,14 @@ import (
 // lineUp asks for hold, which another has, and keeps a place in line for it.
 func lineUp(t testing.TB, store *redisstore.Store, hold tierlock.Hold) tierlock.Answer {
 	t.Helper()
+	return lineUpFor(t, store, hold, 20*time.Second)
+}
+
+// lineUpFor does so for that long: who waits shortest is the first in line.
+func lineUpFor(t testing.TB, store *redisstore.Store, hold tierlock.Hold, wait time.Duration) tierlock.Answer {
+	t.Helper()
 	ctx, deadline := within(t, 5*time.Second)
-	answer, err := store.Acquire(ctx, tierlock.Request{Hold: hold, NotAfter: deadline, Fenced: true, WaitTill: time.Now().Add(20 * time.Second)})
+	answer, err := store.Acquire(ctx, tierlock.Request{Hold: hold, NotAfter: deadline, Fenced: true, WaitTill: time.Now().Add(wait)})
 	if err != nil || answer.Status != tierlock.Held {
 		t.Fatalf("acquire: %v, %v", answer.Status, err)
 	}
