@@ -124,7 +124,7 @@ func TestSoakSaturated(t *testing.T) {
 	// Its own load is gone with it, so the wire looks free. After the first relapse it stays.
 	wait(3 * time.Minute)
 	for _, s := range i.heard.of("coupon") {
-		t.Logf("%v to %v after %v", s.From, s.To, s.Dwell)
+		t.Logf("%v to %v after %v: %s", s.From, s.To, s.Dwell, s.Reason)
 	}
 	if most := i.heard.most("coupon", time.Minute, began.Add(10*time.Second)); most > 2 {
 		t.Errorf("%d changes within a minute", most)
