@@ -13,6 +13,7 @@ var (
 	ErrFull     = spool.ErrFull   // no room: the quota is used up or the disk is full
 	ErrFailed   = spool.ErrFailed // the disk refuses to write; a person must look
 	ErrClosed   = spool.ErrClosed
+	ErrLocked   = spool.ErrLocked // another process has the folder
 	ErrNoRecord = errors.New("audit: nothing is recorded here")
 )
 

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 )
 
 func flock(dir string) (io.Closer, error) {
@@ -16,7 +17,14 @@ func flock(dir string) (io.Closer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+	for try := 0; ; try++ {
+		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if !errors.Is(err, syscall.EWOULDBLOCK) || try == lockTries {
+			break
+		}
+		<-time.After(lockPause)
+	}
+	if err != nil {
 		f.Close()
 		if errors.Is(err, syscall.EWOULDBLOCK) {
 			return nil, ErrLocked
@@ -25,3 +33,10 @@ func flock(dir string) (io.Closer, error) {
 	}
 	return f, nil
 }
+
+// Who only looks whether a folder is in use holds its lock for a moment: see [Look]. A
+// process that starts just then must not be told that it may not.
+const (
+	lockTries = 4
+	lockPause = 5 * time.Millisecond
+)

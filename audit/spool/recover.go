@@ -21,7 +21,15 @@ func (s *Spool) recover() (err error) {
 			err = fmt.Errorf("spool: open %s: %w", dir, err)
 		}
 	}()
-	if s.segments, err = listSegments(fs, dir); err != nil {
+	if err := s.survey(); err != nil {
+		return err
+	}
+	return s.begin()
+}
+
+// survey finds the segments and the last whole batch.
+func (s *Spool) survey() (err error) {
+	if s.segments, err = listSegments(s.cfg.FS, s.cfg.Dir); err != nil {
 		return err
 	}
 	for _, g := range s.segments {
@@ -31,10 +39,7 @@ func (s *Spool) recover() (err error) {
 		s.bytes += g.size
 		s.epoch = max(s.epoch, g.epoch)
 	}
-	if err := s.loadTail(); err != nil {
-		return err
-	}
-	return s.begin()
+	return s.loadTail()
 }
 
 // load reads a segment's size and header.
@@ -88,8 +93,8 @@ func (s *Spool) scan(g *segment, most uint64, tail bool) (found bool, err error)
 		if err := s.cutTorn(g, f, frames[end:]); err != nil {
 			return false, err
 		}
-		if err := f.Sync(); err != nil {
-			return false, fmt.Errorf("sync last segment: %w", err)
+		if err := s.settle(f); err != nil {
+			return false, err
 		}
 	}
 	if end == 0 {
@@ -101,34 +106,34 @@ func (s *Spool) scan(g *segment, most uint64, tail bool) (found bool, err error)
 	return true, nil
 }
 
-// cutTorn cuts what lies behind the last whole batch of the last segment.
+// cutTorn cuts what lies behind the last whole batch of the last segment, and keeps it
+// beside the segment, before that.
 func (s *Spool) cutTorn(g *segment, f File, torn []byte) error {
 	if len(torn) == 0 {
 		return nil
 	}
-	if err := s.keepTorn(g, torn); err != nil {
-		return err
+	if !s.look {
+		if err := s.writeFile(g.path(s.cfg.Dir)+tornSuffix, torn); err != nil {
+			return fmt.Errorf("keep torn tail: %w", err)
+		}
+		if err := f.Truncate(g.size - int64(len(torn))); err != nil {
+			return fmt.Errorf("cut torn tail: %w", err)
+		}
 	}
 	g.size -= int64(len(torn))
 	s.bytes -= int64(len(torn))
 	s.former.Torn = int64(len(torn))
-	if err := f.Truncate(g.size); err != nil {
-		return fmt.Errorf("cut torn tail: %w", err)
-	}
 	return nil
 }
 
-// keepTorn saves the cut bytes beside the segment, before they are cut.
-func (s *Spool) keepTorn(g *segment, torn []byte) error {
-	f, err := s.cfg.FS.Create(g.path(s.cfg.Dir) + ".torn")
-	if err != nil {
-		return fmt.Errorf("keep torn tail: %w", err)
+func (s *Spool) settle(f File) error {
+	if s.look {
+		return nil
 	}
-	defer f.Close()
-	if err := writeSynced(f, torn, 0); err != nil {
-		return fmt.Errorf("keep torn tail: %w", err)
+	if err := f.Sync(); err != nil {
+		return fmt.Errorf("sync last segment: %w", err)
 	}
-	return s.cfg.FS.SyncDir(s.cfg.Dir)
+	return nil
 }
 
 // lastRecord is a copy of the last record in data, which ends with a commit frame.

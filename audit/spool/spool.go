@@ -23,6 +23,7 @@ type Spool struct {
 	lock   io.Closer
 	epoch  uint64
 	former Former
+	look   bool // nothing in the folder is changed: see Look
 
 	wake    chan struct{} // there is something to write, or to close
 	stopped chan struct{} // the flusher is gone

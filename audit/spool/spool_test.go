@@ -17,7 +17,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if childMain() {
+	if childMain() || taskMain() {
 		return
 	}
 	goleak.VerifyTestMain(m)

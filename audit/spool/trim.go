@@ -44,7 +44,7 @@ func (s *Spool) discard(g *segment) error {
 	s.mu.Unlock()
 	var err error
 	if damaged {
-		err = s.cfg.FS.Rename(path, path+".damaged")
+		err = s.cfg.FS.Rename(path, path+damagedSuffix)
 	} else {
 		err = s.cfg.FS.Remove(path)
 	}

@@ -44,6 +44,8 @@ func run(ctx context.Context, args []string) int {
 		return p.Simulate(ctx, rest)
 	case "functions":
 		return p.Functions(ctx, rest)
+	case "spool":
+		return p.Spool(ctx, rest)
 	case "version", "-version", "--version":
 		return p.ShowVersion(rest)
 	case "help", "-h", "-help", "--help":

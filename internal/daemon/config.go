@@ -121,6 +121,7 @@ type AuditConfig struct {
 	Quota     int64         `yaml:"quota_bytes"` // 2 GiB
 	Linger    time.Duration `yaml:"linger"`      // 0s
 	Heartbeat time.Duration `yaml:"heartbeat"`   // 5s
+	Adopt     string        `yaml:"adopt"`       // none: folder of spools whose orphans are forwarded; needs kafka
 }
 
 // KafkaConfig is a Kafka cluster and the topics.

@@ -36,6 +36,8 @@ const Usage = `Tierlock keeps business locks working when the store behind them 
   tierlock simulate RECORDING what the chains' health would have done under another policy
   tierlock functions ls|load|rm
                               the lock's functions on every Redis master
+  tierlock spool ls|dump|fsck|adopt DIR
+                              look at, check, mend or forward the record of holds
   tierlock version            what this binary is
   tierlock help COMMAND       the flags of one command
 
@@ -114,6 +116,8 @@ func (p Process) Help(args []string) int {
 		q.simulateFlags().fs.Usage()
 	case "functions":
 		q.functionsFlags().fs.Usage()
+	case "spool":
+		q.spoolFlags().fs.Usage()
 	case "version":
 		fs, _ := q.versionFlags()
 		fs.Usage()

@@ -44,18 +44,15 @@ func (s *System) openAudit() error {
 		Dir: s.cfg.Audit.Dir, Producer: s.cfg.producer(), Linger: s.cfg.Audit.Linger, Heartbeat: s.cfg.Audit.Heartbeat,
 		Quota: s.cfg.Audit.Quota, Logger: s.log, Hooks: s.metrics.AuditHooks(),
 	}
-	if k := s.cfg.Audit.Kafka; k != nil {
-		sinkConf, err := k.conf(s.cfg.Reconcile.topic(), s.log)
-		if err != nil {
-			return prefixed("audit.kafka.", err)
-		}
-		sink, err := kafkasink.New(sinkConf)
-		if err != nil {
-			return prefixed("audit.", err)
-		}
+	sink, err := s.cfg.openSink(s.log)
+	if err != nil {
+		return err
+	}
+	if sink != nil {
 		s.opened("kafka", func(context.Context) error { return sink.Close() })
 		s.loops = append(s.loops, func(ctx context.Context) { retry(ctx, s.log, "kafka", sink.EnsureTopics) })
 		conf.Sink = sink
+		s.adoptOrphans(conf)
 	}
 	log, err := audit.Open(conf)
 	if err != nil {
@@ -65,6 +62,19 @@ func (s *System) openAudit() error {
 	// It forwards within the grace; what Kafka does not take by then stays for the next start.
 	s.closers = append(s.closers, closer{what: "spool", must: true, close: log.Close})
 	return nil
+}
+
+// openSink opens what forwards events; nil where no Kafka is configured.
+func (c *Config) openSink(log *slog.Logger) (*kafkasink.Sink, error) {
+	if c.Audit.Kafka == nil {
+		return nil, nil
+	}
+	conf, err := c.Audit.Kafka.conf(c.Reconcile.topic(), log)
+	if err != nil {
+		return nil, prefixed("audit.kafka.", err)
+	}
+	sink, err := kafkasink.New(conf)
+	return sink, prefixed("audit.", err)
 }
 
 // openGateway opens stores and switch, and the gateway over them.

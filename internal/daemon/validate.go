@@ -154,6 +154,9 @@ func (c *Config) checkAudit(f *faults) {
 	if a.Heartbeat < 0 {
 		f.add("audit.heartbeat", a.Heartbeat.String(), "want 0s (5s) or more")
 	}
+	if a.Adopt != "" && (a.Kafka == nil || a.Dir == "") {
+		f.add("audit.adopt", a.Adopt, "want dir and kafka beside it: what is adopted is forwarded there")
+	}
 	if a.Kafka != nil {
 		conf, err := a.Kafka.conf(c.Reconcile.topic(), nil)
 		f.under("audit.kafka.", err)

@@ -1,0 +1,5 @@
+//go:build !linux
+
+package spool_test
+
+func taskMain() bool { return false }
