@@ -132,6 +132,14 @@ type KafkaConfig struct {
 	Partitions int        `yaml:"partitions"` // 12; only when the topic is created
 	Replicas   int        `yaml:"replicas"`   // the broker's default; only when the topic is created
 	TLS        *TLSConfig `yaml:"tls"`
+	SASL       *KafkaSASL `yaml:"sasl"` // none
+}
+
+// KafkaSASL is how a broker is told who we are.
+type KafkaSASL struct {
+	Mechanism string `yaml:"mechanism"` // SCRAM-SHA-512; SCRAM-SHA-256, or PLAIN with tls
+	Username  string `yaml:"username"`  // required
+	Password  Secret `yaml:",inline"`   // required; read again for every connection
 }
 
 // ListenConfig says where the daemon answers. Nobody is asked for a password, so it is

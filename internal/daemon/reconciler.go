@@ -101,7 +101,7 @@ func (r *Reconciler) openKafka(apply bool) (err error) {
 	r.opened("kafka topics", func(context.Context) error { return r.sink.Close() })
 	conf := kafkasource.Config{
 		Brokers: k.Brokers, Topic: k.Topic, Group: c.group(apply), Findings: c.topic(), Dead: or(k.DLQ, or(k.Topic, kafkasink.EventsTopic)+".dlq"),
-		TLS: topics.TLS, Logger: r.log,
+		TLS: topics.TLS, SASL: topics.SASL, Logger: r.log,
 	}
 	if r.source, err = kafkasource.New(conf); err != nil {
 		return err

@@ -94,8 +94,28 @@ func (h *HTTPConfig) open() (*switchcfg.HTTP, error) {
 // conf is the sink's configuration; findings is the name of the findings' topic.
 func (k *KafkaConfig) conf(findings string, log *slog.Logger) (kafkasink.Config, error) {
 	tls, err := k.TLS.load()
-	return kafkasink.Config{
+	conf := kafkasink.Config{
 		Brokers: k.Brokers, Topic: k.Topic, DLQ: k.DLQ, Findings: findings,
 		Partitions: k.Partitions, Replicas: k.Replicas, TLS: tls, Logger: log,
-	}, err
+	}
+	if k.SASL != nil {
+		login := kafkasink.Login{Mechanism: k.SASL.Mechanism, Username: k.SASL.Username, Password: k.SASL.Password.value}
+		conf.SASL = login
+		err = errors.Join(err, prefixed("sasl.", k.SASL.check(login, k.TLS)))
+	}
+	return conf, err
+}
+
+func (s *KafkaSASL) check(login kafkasink.Login, tls *TLSConfig) error {
+	err := login.Validate()
+	if _, unread := s.Password.value(); unread != nil {
+		err = errors.Join(err, unread)
+	}
+	if s.Password == (Secret{}) {
+		err = errors.Join(err, tierlock.Invalid("password_env", "", "is required: or give password_file"))
+	}
+	if login.Name() == "PLAIN" && tls == nil {
+		err = errors.Join(err, tierlock.Invalid("mechanism", "PLAIN", "shows the password to whoever listens: want tls beside it, or SCRAM"))
+	}
+	return err
 }

@@ -6,7 +6,10 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+
+	"github.com/tierlock/tierlock"
 )
 
 func TestASwitchOverHTTPSendsThePasswordOfTheMoment(t *testing.T) {
@@ -51,6 +54,34 @@ func TestASwitchOverHTTPSendsThePasswordOfTheMoment(t *testing.T) {
 			want = c.second
 			if _, err := source.Fetch(t.Context()); err != nil {
 				t.Fatal(err)
+			}
+		})
+	}
+}
+
+func TestKafkaLoginIsCheckedBeforeAnythingIsDialled(t *testing.T) {
+	t.Setenv("KAFKA_PASSWORD", "s3cret")
+	for name, c := range map[string]struct{ kafka, fault string }{
+		"good":              {`sasl: {username: u, password_env: KAFKA_PASSWORD}`, ""},
+		"another mechanism": {`sasl: {mechanism: GSSAPI, username: u, password_env: KAFKA_PASSWORD}`, "audit.kafka.sasl.mechanism"},
+		"nobody":            {`sasl: {password_env: KAFKA_PASSWORD}`, "audit.kafka.sasl.username"},
+		"no password":       {`sasl: {username: u}`, "audit.kafka.sasl.password_env"},
+		"not set":           {`sasl: {username: u, password_env: NOSUCH_VARIABLE}`, "audit.kafka.sasl.password_env"},
+		"shown to all":      {`sasl: {mechanism: PLAIN, username: u, password_env: KAFKA_PASSWORD}`, "audit.kafka.sasl.mechanism"},
+		"shown to one":      {`tls: {}, sasl: {mechanism: PLAIN, username: u, password_env: KAFKA_PASSWORD}`, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := strings.Replace(example, `brokers: ["127.0.0.1:9092"]`, `brokers: ["127.0.0.1:9092"], `+c.kafka, 1)
+			conf, err := Parse([]byte(text))
+			switch {
+			case c.fault == "" && err != nil:
+				t.Error(err)
+			case c.fault == "":
+				if sink, err := conf.Audit.Kafka.conf("", nil); err != nil || sink.SASL == nil {
+					t.Errorf("%+v, %v", sink, err)
+				}
+			case len(tierlock.Invalids(err)) != 1 || tierlock.Invalids(err)[0].Field != c.fault:
+				t.Errorf("%v, want a fault of %s", err, c.fault)
 			}
 		})
 	}

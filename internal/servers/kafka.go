@@ -40,6 +40,7 @@ transaction.state.log.replication.factor=1
 transaction.state.log.num.partitions=1
 transaction.state.log.min.isr=1
 group.initial.rebalance.delay.ms=0
+replica.lag.time.max.ms=2000
 num.partitions=4
 `
 
@@ -48,14 +49,30 @@ num.partitions=4
 func Kafka(tb testing.TB) *KafkaServer {
 	tb.Helper()
 	Need(tb, "Kafka")
+	return startKafka(tb, nil)
+}
+
+// startKafka starts a broker; more, if any, tells what to add to its properties, where the
+// last word counts, and what its folder is formatted with. Port and the two above are its.
+func startKafka(tb testing.TB, more func(dir string, port int) (properties string, format []string, err error)) *KafkaServer {
+	tb.Helper()
 	jars := cache(tb, "kafka-"+kafkaVersion, "lib")
 	if !exists(jars) {
 		tb.Fatalf("no Kafka in %s: make servers installs it", jars)
 	}
-	port, release := freePorts(tb, 1)
+	port, release := freePorts(tb, 1, 2)
 	dir := newFolder(tb, "kafka", nil)
 	properties, logs := filepath.Join(dir.path, "server.properties"), filepath.Join(dir.path, "log")
 	text := fmt.Appendf(nil, kafkaProperties, port, port+1, logs)
+	var format []string
+	formatted := cache(tb, "kafka-"+kafkaVersion, "formatted")
+	if more != nil {
+		extra, args, err := more(dir.path, port)
+		if err != nil {
+			tb.Fatalf("kafka: %v", err)
+		}
+		text, format, formatted = append(text, extra...), args, ""
+	}
 	if err := os.WriteFile(properties, text, 0o644); err != nil {
 		tb.Fatalf("kafka: %v", err)
 	}
@@ -63,7 +80,7 @@ func Kafka(tb testing.TB) *KafkaServer {
 		"-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", // a test's broker starts often and lives short
 		"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", filepath.Join(jars, "*"),
 	}
-	if err := formatKafka(look(tb, "java"), java, properties, logs, cache(tb, "kafka-"+kafkaVersion, "formatted")); err != nil {
+	if err := formatKafka(look(tb, "java"), java, properties, logs, formatted, format...); err != nil {
 		dir.remove()
 		release()
 		tb.Fatalf("kafka: %v", err)
@@ -77,15 +94,19 @@ func Kafka(tb testing.TB) *KafkaServer {
 }
 
 // formatKafka makes logs a fresh node's folder: a copy of one that was formatted before,
-// since the tool takes as long as the broker's own start.
-func formatKafka(javaPath string, java []string, properties, logs, formatted string) error {
-	if exists(formatted) {
+// since the tool takes as long as the broker's own start. Formatted "" is one of its own.
+func formatKafka(javaPath string, java []string, properties, logs, formatted string, more ...string) error {
+	if formatted != "" && exists(formatted) {
 		return os.CopyFS(logs, os.DirFS(formatted))
 	}
 	const id = "dGllcmxvY2stdGllcmxvYw" // any 16 bytes; clusters that never meet may share it
 	args := append(java[:len(java):len(java)], "kafka.tools.StorageTool", "format", "-t", id, "-c", properties)
+	args = append(args, more...)
 	if out, err := exec.Command(javaPath, args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("format: %w: %s", err, out)
+	}
+	if formatted == "" {
+		return nil
 	}
 	return keep(logs, formatted)
 }
