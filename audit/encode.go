@@ -37,9 +37,9 @@ func appendHead(b []byte, t Type, producer string, epoch, seq, prev uint64) []by
 	b = strconv.AppendUint(append(b, '/'), seq, 10)
 	b = append(b, `","producer":`...)
 	b = appendString(b, producer)
-	b = appendUint(b, "epoch", epoch)
-	b = appendUint(b, "seq", seq)
-	return appendUint(b, "prev", prev)
+	b = appendUint(b, `,"epoch":`, epoch)
+	b = appendUint(b, `,"seq":`, seq)
+	return appendUint(b, `,"prev":`, prev)
 }
 
 // appendTail appends every field after prev, each with its comma in front.
@@ -61,42 +61,42 @@ func (e *Event) appendTail(b []byte) []byte {
 
 // appendHold appends the fields of acquire, end and optimistic.
 func (e *Event) appendHold(b []byte) []byte {
-	b = appendText(b, "chain", e.Chain)
-	b = appendText(b, "key", e.Key.String())
-	b = appendText(b, "holder", e.holder())
-	b = appendText(b, "tier", e.Tier.String())
+	b = appendText(b, `,"chain":`, e.Chain)
+	b = appendText(b, `,"key":`, e.Key.String())
+	b = appendText(b, `,"holder":`, e.holder())
+	b = appendText(b, `,"tier":`, e.Tier.String())
 	if e.Type == TypeAcquire {
-		b = appendText(b, "store", e.Store)
+		b = appendText(b, `,"store":`, e.Store)
 		b = append(b, `,"exclusive":`...)
 		b = strconv.AppendBool(b, e.Exclusive)
 		b = appendToken(b, e.Token)
 	} else {
 		if e.Type == TypeEnd {
-			b = appendText(b, "how", string(e.How))
+			b = appendText(b, `,"how":`, string(e.How))
 		}
-		b = appendText(b, "outcome", string(cmp.Or(e.Outcome, Unknown)))
+		b = appendText(b, `,"outcome":`, string(cmp.Or(e.Outcome, Unknown)))
 		if e.Token != 0 {
 			b = appendToken(b, e.Token)
 		}
 	}
-	b = appendTime(b, "granted_at", e.GrantedAt)
+	b = appendTime(b, `,"granted_at":`, e.GrantedAt)
 	if !e.EndedAt.IsZero() {
-		b = appendTime(b, "ended_at", e.EndedAt)
+		b = appendTime(b, `,"ended_at":`, e.EndedAt)
 	}
 	if e.Type == TypeAcquire || e.TTL > 0 {
-		b = appendInt(b, "ttl_ms", e.TTL.Milliseconds())
+		b = appendInt(b, `,"ttl_ms":`, e.TTL.Milliseconds())
 	}
 	if e.MaxHold > 0 {
-		b = appendInt(b, "max_hold_ms", e.MaxHold.Milliseconds())
+		b = appendInt(b, `,"max_hold_ms":`, e.MaxHold.Milliseconds())
 	}
-	b = appendInt(b, "clock_error_us", e.ClockError.Microseconds())
+	b = appendInt(b, `,"clock_error_us":`, e.ClockError.Microseconds())
 	if e.Reason != "" {
-		b = appendText(b, "reason", string(e.Reason))
+		b = appendText(b, `,"reason":`, string(e.Reason))
 	}
 	if e.Switch != (Switch{}) {
 		b = append(b, `,"switch":{"version":`...)
 		b = strconv.AppendUint(b, e.Switch.Version, 10)
-		b = appendText(b, "reason", e.Switch.Reason)
+		b = appendText(b, `,"reason":`, e.Switch.Reason)
 		b = append(b, '}')
 	}
 	if !e.Business.IsZero() {
@@ -108,34 +108,34 @@ func (e *Event) appendHold(b []byte) []byte {
 func (b *Business) append(to []byte) []byte {
 	to = append(to, `,"business":{"type":`...)
 	to = appendString(to, b.Type)
-	to = appendText(to, "id", b.ID)
+	to = appendText(to, `,"id":`, b.ID)
 	if b.Op != "" {
-		to = appendText(to, "op", b.Op)
+		to = appendText(to, `,"op":`, b.Op)
 	}
 	if b.Delta != 0 {
-		to = appendInt(to, "delta", b.Delta)
+		to = appendInt(to, `,"delta":`, b.Delta)
 	}
 	if b.Before != nil {
-		to = appendInt(to, "before", *b.Before)
+		to = appendInt(to, `,"before":`, *b.Before)
 	}
 	if b.After != nil {
-		to = appendInt(to, "after", *b.After)
+		to = appendInt(to, `,"after":`, *b.After)
 	}
 	return append(to, '}')
 }
 
 // appendMarker appends the fields of hello, heartbeat, seal and gap.
 func (e *Event) appendMarker(b []byte) []byte {
-	b = appendTime(b, "at", e.At)
+	b = appendTime(b, `,"at":`, e.At)
 	switch e.Type {
 	case TypeHeartbeat:
-		b = appendUint(b, "first", e.First)
-		b = appendUint(b, "last", e.Last)
+		b = appendUint(b, `,"first":`, e.First)
+		b = appendUint(b, `,"last":`, e.Last)
 		if !e.Oldest.IsZero() {
-			b = appendTime(b, "oldest_unsent", e.Oldest)
+			b = appendTime(b, `,"oldest_unsent":`, e.Oldest)
 		}
-		b = appendUint(b, "switch_version", e.Applied)
-		b = appendText(b, "policy_hash", e.PolicyHash)
+		b = appendUint(b, `,"switch_version":`, e.Applied)
+		b = appendText(b, `,"policy_hash":`, e.PolicyHash)
 		b = append(b, `,"tiers":{`...)
 		for i, chain := range slices.Sorted(maps.Keys(e.Tiers)) {
 			if i > 0 {
@@ -146,34 +146,31 @@ func (e *Event) appendMarker(b []byte) []byte {
 		}
 		b = append(b, '}')
 	case TypeSeal:
-		b = appendUint(b, "sealed", e.Sealed)
-		b = appendUint(b, "first", e.First)
-		b = appendUint(b, "last", e.Last)
+		b = appendUint(b, `,"sealed":`, e.Sealed)
+		b = appendUint(b, `,"first":`, e.First)
+		b = appendUint(b, `,"last":`, e.Last)
 		b = append(b, `,"clean":`...)
 		b = strconv.AppendBool(b, e.Clean)
 	case TypeGap:
-		b = appendText(b, "cause", string(e.Cause))
-		b = appendUint(b, "from", e.From)
-		b = appendUint(b, "to", e.To)
-		b = appendUint(b, "count", e.Count)
+		b = appendText(b, `,"cause":`, string(e.Cause))
+		b = appendUint(b, `,"from":`, e.From)
+		b = appendUint(b, `,"to":`, e.To)
+		b = appendUint(b, `,"count":`, e.Count)
 	}
 	return b
 }
 
-func appendName(b []byte, name string) []byte {
-	b = append(b, ',', '"')
-	b = append(b, name...)
-	return append(b, '"', ':')
-}
+// Names come as they stand in the text, with comma, quotes and colon: one piece to copy
+// instead of four.
 
-func appendText(b []byte, name, v string) []byte { return appendString(appendName(b, name), v) }
+func appendText(b []byte, name, v string) []byte { return appendString(append(b, name...), v) }
 
 func appendUint(b []byte, name string, v uint64) []byte {
-	return strconv.AppendUint(appendName(b, name), v, 10)
+	return strconv.AppendUint(append(b, name...), v, 10)
 }
 
 func appendInt(b []byte, name string, v int64) []byte {
-	return strconv.AppendInt(appendName(b, name), v, 10)
+	return strconv.AppendInt(append(b, name...), v, 10)
 }
 
 // appendToken writes null for no token, so that 0 never reads as the lowest of them.
@@ -181,7 +178,7 @@ func appendToken(b []byte, t tierlock.Token) []byte {
 	if t == 0 {
 		return append(b, `,"token":null`...)
 	}
-	return appendUint(b, "token", uint64(t))
+	return appendUint(b, `,"token":`, uint64(t))
 }
 
 // timeFormat is RFC 3339 with exactly six digits.
@@ -189,7 +186,7 @@ const timeFormat = "2006-01-02T15:04:05.000000Z"
 
 // appendTime writes UTC with exactly six digits of a second, so that times sort as text.
 func appendTime(b []byte, name string, t time.Time) []byte {
-	b = append(appendName(b, name), '"')
+	b = append(append(b, name...), '"')
 	return append(appendStamp(b, t), '"')
 }
 
@@ -227,14 +224,28 @@ const hexDigits = "0123456789abcdef"
 // encoding/json does; markup is left as it is.
 func appendString(b []byte, s string) []byte {
 	b = append(b, '"')
-	plain := 0 // s[plain:i] needs no change
-	for i := 0; i < len(s); {
+	for i := range len(s) {
+		if !plain(s[i]) {
+			return appendEscaped(b, s, i)
+		}
+	}
+	b = append(b, s...)
+	return append(b, '"')
+}
+
+// plain tells whether a byte stands for itself.
+func plain(c byte) bool { return c >= ' ' && c < 0x7f && c != '"' && c != '\\' }
+
+// appendEscaped writes s, whose bytes before i are plain, and the closing quote.
+func appendEscaped(b []byte, s string, i int) []byte {
+	done := 0 // s[done:i] needs no change
+	for i < len(s) {
 		c := s[i]
-		if c >= ' ' && c < 0x7f && c != '"' && c != '\\' {
+		if plain(c) {
 			i++
 			continue
 		}
-		b = append(b, s[plain:i]...)
+		b = append(b, s[done:i]...)
 		switch {
 		case c >= utf8.RuneSelf:
 			r, size := utf8.DecodeRuneInString(s[i:])
@@ -247,7 +258,7 @@ func appendString(b []byte, s string) []byte {
 			b = append(b, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
 			i++
 		}
-		plain = i
+		done = i
 	}
-	return append(append(b, s[plain:]...), '"')
+	return append(append(b, s[done:]...), '"')
 }
