@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -176,6 +177,28 @@ func TestDecidePrintsEveryRow(t *testing.T) {
 	}
 }
 
+// Every number of callers gets grants that were on the disk first, and everything that was
+// recorded comes to rest in Kafka.
+func TestAuditPrintsEveryRow(t *testing.T) {
+	var stdout, stderr bytes.Buffer
+	args := []string{"audit", "--output", "json", "--for", "50ms", "--events", "2000", "--dir", t.TempDir()}
+	if code := run(t.Context(), args, &stdout, &stderr); code != 0 {
+		t.Fatalf("exit code %d: %s", code, stderr.Bytes())
+	}
+	var r auditReport
+	if err := json.Unmarshal(stdout.Bytes(), &r); err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Results) != 3 || r.Forward <= 0 || r.Drain <= 0 || r.Kafka != "in this process" {
+		t.Errorf("%s", &stdout)
+	}
+	for i, callers := range []int{1, 64, 512} {
+		if one := r.Results[i]; one.Callers != callers || one.Grants <= 0 || one.P50 <= 0 || one.P99 < one.P50 || one.Fsyncs == 0 || one.Client <= 0 {
+			t.Errorf("%+v", one)
+		}
+	}
+}
+
 // What cannot be measured is refused before anything starts, by the name of its flag.
 func TestBadFlagsAreNamed(t *testing.T) {
 	for _, args := range [][]string{
@@ -191,9 +214,11 @@ func TestBadFlagsAreNamed(t *testing.T) {
 		{"functions", "--for", "0s"},
 		{"decide", "--slice", "1us"},
 		{"reconcile", "--events", "999"},
+		{"audit", "--callers", "0"},
+		{"audit", "--events", "0"},
 	} {
 		var stdout, stderr bytes.Buffer
-		if args[0] != "decide" && args[0] != "reconcile" { // which need none
+		if !slices.Contains([]string{"decide", "reconcile", "audit"}, args[0]) { // which need none
 			args = append(args, "--redis", "nowhere.invalid:1")
 		}
 		code := run(t.Context(), args, &stdout, &stderr)

@@ -24,9 +24,10 @@ const usage = `usage: go run . VERB [flags]
   functions the same Lua called by EVALSHA and by FCALL
   decide    what a decision and a lock in the process cost, and the gateway over its store
   reconcile a made stream of events through the reconcile job, judged by what its generator knows
+  audit     durable grants a second while a switch orders bypass, and the way of their events to Kafka
   attempt   how late the answer comes while Redis hangs, beside the 200 ms that an attempt may take
 
-Every verb but decide and reconcile takes --redis ADDR (it starts a redis-server of its own without); all take --output text|json,
+Every verb but audit, decide and reconcile takes --redis ADDR (it starts a redis-server of its own without); all take --output text|json,
 --cpuprofile FILE and --memprofile FILE; go run . VERB -h lists the others.
 `
 
@@ -40,7 +41,7 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	verbs := map[string]verb{"attempt": attempt, "decide": decide, "reconcile": reconcileStream, "locks": locks, "handover": handover, "hold": hold, "shards": shards, "functions": functions, workerVerb: worker}
+	verbs := map[string]verb{"audit": record, "attempt": attempt, "decide": decide, "reconcile": reconcileStream, "locks": locks, "handover": handover, "hold": hold, "shards": shards, "functions": functions, workerVerb: worker}
 	if len(args) == 0 || verbs[args[0]] == nil {
 		fmt.Fprint(stderr, usage)
 		return 2
