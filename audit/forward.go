@@ -60,12 +60,15 @@ func (f *forwarder) start() {
 	go f.run(ctx)
 }
 
-// stop ends the goroutine and makes the cursor durable.
+// stop ends the goroutine, makes the cursor durable and removes what lies before it.
 func (f *forwarder) stop() error {
 	f.cancel()
 	<-f.gone
 	f.reader.Close()
-	return f.save()
+	if err := f.save(); err != nil {
+		return err
+	}
+	return f.l.spool.Trim(f.cur.Next)
 }
 
 func (f *forwarder) run(ctx context.Context) {
