@@ -24,6 +24,7 @@ type Config struct {
 	Segment    int64         // bytes of one spool file, at most Quota/4; default 64 MiB or Quota/8 where that is less
 	Quota      int64         // bytes on the disk, default 2 GiB
 	Notes      int           // events that may wait in memory for the disk, default 16384
+	Digest     Digest        // hides the keys of some chains; default none
 	FS         spool.FS      // default the operating system's
 	Logger     *slog.Logger  // nil: discard
 	Hooks      Hooks
@@ -59,6 +60,7 @@ func (c *Config) Validate() error {
 	if c.Notes < 0 {
 		refuse("notes", c.Notes, "want at least 0")
 	}
+	c.Digest.check(refuse)
 	return errors.Join(faults...)
 }
 

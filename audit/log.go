@@ -268,13 +268,20 @@ func (l *Log) buffer() *[]byte {
 	return &b
 }
 
-// body encodes ev, with the log's clock error where it brings none.
+// body encodes ev, with the log's clock error where it brings none, and its key hidden
+// where that is asked for.
 func (l *Log) body(ev *Event, b []byte) []byte {
-	if ev.ClockError != 0 || ev.Type.Marker() {
+	hidden := len(l.cfg.Digest.Chains) > 0 && !ev.Type.Marker()
+	if !hidden && (ev.ClockError != 0 || ev.Type.Marker()) {
 		return ev.appendBody(b)
 	}
 	own := *ev
-	own.ClockError = l.cfg.ClockError
+	if own.ClockError == 0 {
+		own.ClockError = l.cfg.ClockError
+	}
+	if hidden {
+		own.Key = l.cfg.Digest.Key(own.Chain, own.Key)
+	}
 	return own.appendBody(b)
 }
 

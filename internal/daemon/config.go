@@ -122,6 +122,14 @@ type AuditConfig struct {
 	Linger    time.Duration `yaml:"linger"`      // 0s
 	Heartbeat time.Duration `yaml:"heartbeat"`   // 5s
 	Adopt     string        `yaml:"adopt"`       // none: folder of spools whose orphans are forwarded; needs kafka
+	Digest    *DigestConfig `yaml:"digest"`      // none: events show every key
+}
+
+// DigestConfig hides lock ids that hold personal data; see [audit.Digest].
+type DigestConfig struct {
+	Chains     []string `yaml:"chains"`      // whose keys are hidden; required
+	SecretEnv  string   `yaml:"secret_env"`  // name of the variable that holds the secret, 16 bytes or more
+	SecretFile string   `yaml:"secret_file"` // or the file
 }
 
 // KafkaConfig is a Kafka cluster and the topics.

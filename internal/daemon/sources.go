@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/audit"
 	"github.com/tierlock/tierlock/audit/kafkasink"
 	"github.com/tierlock/tierlock/switchcfg"
 )
@@ -89,6 +90,22 @@ func (h *HTTPConfig) open() (*switchcfg.HTTP, error) {
 		return nil, err
 	}
 	return switchcfg.NewHTTP(conf)
+}
+
+// load reads the secret; nil hides nothing.
+func (d *DigestConfig) load() (audit.Digest, error) {
+	if d == nil {
+		return audit.Digest{}, nil
+	}
+	secret, err := readSecret("digest.secret", d.SecretEnv, d.SecretFile)
+	if err != nil {
+		return audit.Digest{}, err
+	}
+	conf := audit.Digest{Chains: d.Chains, Secret: []byte(secret)}
+	if len(d.Chains) == 0 {
+		return conf, tierlock.Invalid("digest.chains", "", "is required")
+	}
+	return conf, conf.Validate()
 }
 
 // conf is the sink's configuration; findings is the name of the findings' topic.

@@ -86,3 +86,32 @@ func TestKafkaLoginIsCheckedBeforeAnythingIsDialled(t *testing.T) {
 		})
 	}
 }
+
+func TestDigestIsCheckedAndItsChainsAreOurs(t *testing.T) {
+	t.Setenv("SECRET", "sixteen bytes or more")
+	t.Setenv("SHORT", "short")
+	for name, c := range map[string]struct{ digest, fault string }{
+		"good":        {`{chains: [coupon], secret_env: SECRET}`, ""},
+		"no chain":    {`{secret_env: SECRET}`, "audit.digest.chains"},
+		"not ours":    {`{chains: [flights], secret_env: SECRET}`, "audit.digest.chains"},
+		"too short":   {`{chains: [coupon], secret_env: SHORT}`, "audit.digest.secret"},
+		"no secret":   {`{chains: [coupon]}`, "audit.digest.secret"},
+		"not set":     {`{chains: [coupon], secret_env: NOSUCH_VARIABLE}`, "audit.digest.secret_env"},
+		"no file":     {`{chains: [coupon], secret_file: /nosuch/file}`, "audit.digest.secret_file"},
+		"two sources": {`{chains: [coupon], secret_env: SECRET, secret_file: /nosuch/file}`, "audit.digest.secret_file"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			conf, err := Parse([]byte(strings.Replace(example, "audit: {", "audit: {digest: "+c.digest+", ", 1)))
+			switch {
+			case c.fault != "" && (len(tierlock.Invalids(err)) != 1 || tierlock.Invalids(err)[0].Field != c.fault):
+				t.Errorf("%v, want a fault of %s", err, c.fault)
+			case c.fault == "" && err != nil:
+				t.Error(err)
+			case c.fault == "":
+				if d, err := conf.Audit.Digest.load(); err != nil || len(d.Secret) != 21 {
+					t.Errorf("%+v, %v", d, err)
+				}
+			}
+		})
+	}
+}

@@ -44,6 +44,10 @@ func (s *System) openAudit() error {
 		Dir: s.cfg.Audit.Dir, Producer: s.cfg.producer(), Linger: s.cfg.Audit.Linger, Heartbeat: s.cfg.Audit.Heartbeat,
 		Quota: s.cfg.Audit.Quota, Logger: s.log, Hooks: s.metrics.AuditHooks(),
 	}
+	var err error
+	if conf.Digest, err = s.cfg.Audit.Digest.load(); err != nil {
+		return prefixed("audit.", err)
+	}
 	sink, err := s.cfg.openSink(s.log)
 	if err != nil {
 		return err

@@ -154,6 +154,15 @@ func (c *Config) checkAudit(f *faults) {
 	if a.Heartbeat < 0 {
 		f.add("audit.heartbeat", a.Heartbeat.String(), "want 0s (5s) or more")
 	}
+	if d := a.Digest; d != nil {
+		_, err := d.load()
+		f.under("audit.", err)
+		for _, name := range d.Chains {
+			if _, ok := c.Chains[name]; !ok {
+				f.add("audit.digest.chains", name, "is none of chains")
+			}
+		}
+	}
 	if a.Adopt != "" && (a.Kafka == nil || a.Dir == "") {
 		f.add("audit.adopt", a.Adopt, "want dir and kafka beside it: what is adopted is forwarded there")
 	}
