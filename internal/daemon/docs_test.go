@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tierlock/tierlock"
 )
@@ -110,7 +111,12 @@ func still(answer string) string {
 // order, against one daemon.
 func TestCurlLinesOfTheDocsAnswerAsTheySay(t *testing.T) {
 	redis, _ := inProcess(t)
-	d := run(t, config(t, t.TempDir(), redis, ""))
+	c := config(t, t.TempDir(), redis, "")
+	for name, p := range c.Chains { // the page shows the default
+		p.Attempt = 200 * time.Millisecond
+		c.Chains[name] = p
+	}
+	d := run(t, c)
 	curl := regexp.MustCompile(`^\$ curl (?:-d '([^']*)' )?127\.0\.0\.1:(7070|7071)(/\S+)$`)
 	holder, err := tierlock.ParseRequestID(idA)
 	if err != nil {

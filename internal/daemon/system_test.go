@@ -30,7 +30,8 @@ const (
 	keyB = `{"key":"biz:order:lock:10086","request_id":"` + idB + `"}`
 )
 
-// config is a file for a daemon on these servers; brokers may be empty.
+// config is a file for a daemon on these servers; kafka may be empty. An attempt may take
+// 2 s, so that a busy machine is not taken for a slow store.
 func config(t *testing.T, dir, redis, kafka string) Config {
 	t.Helper()
 	forward := ""
@@ -40,14 +41,14 @@ func config(t *testing.T, dir, redis, kafka string) Config {
 	c, err := Parse(fmt.Appendf(nil, `
 service: shop
 instance: "1"
-stores: {main: {kind: redis, addrs: [%q]}}
+stores: {main: {kind: redis, addrs: [%q], timeout: 2s}}
 switch: {file: %q, last_good: %q}
 audit: {dir: %q%s}
 listen: {data: "127.0.0.1:0", admin: "127.0.0.1:0", grace: 5s}
 reconcile: {listen: "127.0.0.1:0", lateness: 10ms}
 chains:
-  order: {class: strong, protects: "one sale of a sku at a time", on_lost: fence}
-  coupon: {class: weak, protects: "one claim of a coupon per user at a time", on_lost: reconcile, local: {permits: 1}}
+  order: {class: strong, protects: "one sale of a sku at a time", on_lost: fence, attempt: 2s}
+  coupon: {class: weak, protects: "one claim of a coupon per user at a time", on_lost: reconcile, local: {permits: 1}, attempt: 2s}
 `, redis, filepath.Join(dir, "switch.yaml"), filepath.Join(dir, "switch.last"), filepath.Join(dir, "spool"), forward))
 	if err != nil {
 		t.Fatal(err)
