@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/tierlock/tierlock"
@@ -41,16 +42,22 @@ func createTables(ctx context.Context, db *sql.DB, d Dialect) error {
 	return nil
 }
 
-// upsertFinding has [Finding.Replaces] as its WHERE.
-const upsertFinding = `INSERT INTO tierlock_findings
+const insertFinding = `INSERT INTO tierlock_findings
   (id, revision, digest, stage, state, kind, chain, lock_key, certain, from_us, to_us, document)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT (id) DO UPDATE SET
-  revision = excluded.revision, digest = excluded.digest, stage = excluded.stage, state = excluded.state,
-  kind = excluded.kind, chain = excluded.chain, lock_key = excluded.lock_key, certain = excluded.certain,
-  from_us = excluded.from_us, to_us = excluded.to_us, document = excluded.document
-WHERE (excluded.digest = tierlock_findings.digest AND excluded.stage >= tierlock_findings.stage)
-   OR (excluded.digest <> tierlock_findings.digest AND excluded.revision >= tierlock_findings.revision)`
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) `
+
+// keepRow follows an INSERT that leaves a row which is there already as it is, and locks it.
+func (d Dialect) keepRow() string {
+	if d == MySQL {
+		return `ON DUPLICATE KEY UPDATE id = id`
+	}
+	return `ON CONFLICT (id) DO NOTHING`
+}
+
+// updateFinding has [Finding.Replaces] as its WHERE.
+const updateFinding = `UPDATE tierlock_findings SET revision = ?, digest = ?, stage = ?, state = ?, kind = ?, chain = ?, lock_key = ?,
+  certain = ?, from_us = ?, to_us = ?, document = ?
+WHERE id = ? AND (digest = ? AND stage <= ? OR digest <> ? AND revision <= ?)`
 
 // Put implements [Findings] in one transaction.
 func (t *FindingsTable) Put(ctx context.Context, f Finding) error {
@@ -63,8 +70,15 @@ func (t *FindingsTable) Put(ctx context.Context, f Finding) error {
 		return fmt.Errorf("reconcile: store finding: %w", err)
 	}
 	defer tx.Rollback() //nolint:errcheck // after a commit there is nothing to roll back
-	_, err = tx.ExecContext(ctx, t.d.bind(upsertFinding), f.ID, f.Revision, f.Digest, f.State.Stage(), string(f.State), string(f.Kind),
-		f.Chain, f.Key.String(), f.Certain, f.From.UnixMicro(), f.To.UnixMicro(), string(document))
+	stage := f.State.Stage()
+	row := []any{
+		f.Revision, f.Digest, stage, string(f.State), string(f.Kind), f.Chain, f.Key.String(), f.Certain,
+		f.From.UnixMicro(), f.To.UnixMicro(), string(document),
+	}
+	_, err = tx.ExecContext(ctx, t.d.bind(insertFinding+t.d.keepRow()), slices.Concat([]any{f.ID}, row)...)
+	if err == nil {
+		_, err = tx.ExecContext(ctx, t.d.bind(updateFinding), slices.Concat(row, []any{f.ID, f.Digest, stage, f.Digest, f.Revision})...)
+	}
 	if err == nil {
 		err = t.supersede(ctx, tx, &f)
 	}

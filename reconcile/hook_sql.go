@@ -99,7 +99,7 @@ func (h *SQLHook) Applied(ctx context.Context, c Case) (bool, error) {
 
 const rememberRepair = `INSERT INTO tierlock_repairs
   (repair_key, finding_id, action, business_type, business_id, loser, wrong, applied_us)
-VALUES (?, ?, ?, ?, ?, ?, 0, ?) ON CONFLICT (repair_key) DO NOTHING`
+VALUES (?, ?, ?, ?, ?, ?, 0, ?)`
 
 // Repair implements [Repairer]. The key is written first: two processes with the same case
 // wait for each other on that row, and the second one then finds it taken. Only then is the
@@ -111,12 +111,9 @@ func (h *SQLHook) Repair(ctx context.Context, c Case) (Result, error) {
 		return ResultFailed, fmt.Errorf("reconcile: repair: %w", err)
 	}
 	defer tx.Rollback() //nolint:errcheck // after a commit there is nothing to roll back
-	fresh, err := h.remember(ctx, tx, c)
-	if err != nil {
-		return ResultFailed, err
-	}
-	if !fresh {
-		return ResultAlready, nil
+	if fresh, err := h.remember(ctx, tx, c); err != nil || !fresh {
+		_ = tx.Rollback() // what it holds may be what the question waits for
+		return h.alreadyOr(ctx, c, err)
 	}
 	wrong, err := h.check(ctx, tx, c)
 	if err != nil {
@@ -134,14 +131,31 @@ func (h *SQLHook) Repair(ctx context.Context, c Case) (Result, error) {
 	return ResultApplied, nil
 }
 
+// remember takes the key. MySQL's count of rows depends on how its driver was told to count,
+// so there a key that is taken is an error, which alreadyOr looks into.
 func (h *SQLHook) remember(ctx context.Context, tx *sql.Tx, c Case) (fresh bool, err error) {
-	res, err := tx.ExecContext(ctx, h.cfg.Dialect.bind(rememberRepair),
+	query := rememberRepair
+	if h.cfg.Dialect != MySQL {
+		query += ` ON CONFLICT (repair_key) DO NOTHING`
+	}
+	res, err := tx.ExecContext(ctx, h.cfg.Dialect.bind(query),
 		c.ID, c.Finding.ID, c.Action, c.Business.Type, c.Business.ID, c.Loser.Event, time.Now().UnixMicro())
 	if err != nil {
 		return false, fmt.Errorf("reconcile: remember repair: %w", err)
 	}
 	n, err := res.RowsAffected()
 	return n == 1, err
+}
+
+// alreadyOr is for a key that could not be taken: it was taken before, or err says why not.
+func (h *SQLHook) alreadyOr(ctx context.Context, c Case, err error) (Result, error) {
+	if err == nil {
+		return ResultAlready, nil
+	}
+	if applied, asked := h.Applied(ctx, c); asked == nil && applied {
+		return ResultAlready, nil
+	}
+	return ResultFailed, err
 }
 
 func (h *SQLHook) apply(ctx context.Context, tx *sql.Tx, c Case, wrong int64) error {

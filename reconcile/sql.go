@@ -12,10 +12,11 @@ import (
 // invalid.
 type Dialect uint8
 
-// The dialects. Both are tested against the real thing.
+// The dialects. Each is tested against the real thing, MySQL against MariaDB 10.11.
 const (
 	SQLite   Dialect = iota + 1 // 3.24 or later, for upserts
 	Postgres                    // 9.5 or later, for the same reason
+	MySQL                       // 8.0 or later with InnoDB, or MariaDB 10.6 or later
 )
 
 // String is the word for d in files and messages.
@@ -25,14 +26,16 @@ func (d Dialect) String() string {
 		return "sqlite"
 	case Postgres:
 		return "postgres"
+	case MySQL:
+		return "mysql"
 	}
 	return "invalid"
 }
 
 // Validate refuses the zero Dialect and unknown ones.
 func (d Dialect) Validate() error {
-	if d != SQLite && d != Postgres {
-		return tierlock.Invalid("dialect", strconv.Itoa(int(d)), "want reconcile.SQLite or reconcile.Postgres")
+	if d < SQLite || d > MySQL {
+		return tierlock.Invalid("dialect", strconv.Itoa(int(d)), "want reconcile.SQLite, reconcile.Postgres or reconcile.MySQL")
 	}
 	return nil
 }
@@ -59,35 +62,40 @@ func (d Dialect) bind(query string) string {
 // findings, and tierlock_repairs, where a [SQLHook] keeps the keys of what it has applied.
 // The second belongs in the business database, so that row and repair are one transaction.
 func Schema(d Dialect) []string {
-	flag := "INTEGER"
-	if d == Postgres {
+	// A key is compared byte by byte and has room in an index: MySQL needs to be told both.
+	id, key, long, flag, end := "TEXT", "TEXT", "TEXT", "INTEGER", ""
+	switch d {
+	case Postgres:
 		flag = "BOOLEAN"
+	case MySQL:
+		id, key, long, flag = "VARCHAR(64)", "VARCHAR(256)", "LONGTEXT", "BOOLEAN"
+		end = " ENGINE=InnoDB CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
 	}
-	return []string{
-		`CREATE TABLE IF NOT EXISTS tierlock_findings (
-  id         TEXT NOT NULL PRIMARY KEY,
+	findings := `CREATE TABLE IF NOT EXISTS tierlock_findings (
+  id         ` + id + ` NOT NULL PRIMARY KEY,
   revision   BIGINT NOT NULL,
-  digest     TEXT NOT NULL,
+  digest     ` + id + ` NOT NULL,
   stage      INTEGER NOT NULL,
-  state      TEXT NOT NULL,
-  kind       TEXT NOT NULL,
-  chain      TEXT NOT NULL,
-  lock_key   TEXT NOT NULL,
+  state      ` + id + ` NOT NULL,
+  kind       ` + id + ` NOT NULL,
+  chain      ` + key + ` NOT NULL,
+  lock_key   ` + key + ` NOT NULL,
   certain    ` + flag + ` NOT NULL,
   from_us    BIGINT NOT NULL,
   to_us      BIGINT NOT NULL,
-  document   TEXT NOT NULL
-)`,
-		`CREATE INDEX IF NOT EXISTS tierlock_findings_key ON tierlock_findings (lock_key)`,
-		`CREATE TABLE IF NOT EXISTS tierlock_repairs (
-  repair_key    TEXT NOT NULL PRIMARY KEY,
-  finding_id    TEXT NOT NULL,
-  action        TEXT NOT NULL,
-  business_type TEXT NOT NULL,
-  business_id   TEXT NOT NULL,
-  loser         TEXT NOT NULL,
+  document   ` + long + ` NOT NULL`
+	repairs := `CREATE TABLE IF NOT EXISTS tierlock_repairs (
+  repair_key    ` + id + ` NOT NULL PRIMARY KEY,
+  finding_id    ` + id + ` NOT NULL,
+  action        ` + key + ` NOT NULL,
+  business_type ` + key + ` NOT NULL,
+  business_id   ` + long + ` NOT NULL,
+  loser         ` + long + ` NOT NULL,
   wrong         BIGINT NOT NULL,
   applied_us    BIGINT NOT NULL
-)`,
+)` + end
+	if d == MySQL { // which knows no CREATE INDEX IF NOT EXISTS
+		return []string{findings + ",\n  INDEX tierlock_findings_key (lock_key)\n)" + end, repairs}
 	}
+	return []string{findings + "\n)", `CREATE INDEX IF NOT EXISTS tierlock_findings_key ON tierlock_findings (lock_key)`, repairs}
 }

@@ -1,0 +1,160 @@
+// Package reconcile runs what reconcile keeps in SQL on a real MariaDB. It is here and not
+// beside the code, since a driver of MySQL in the library's go.mod would move the version
+// of those who embed it.
+package reconcile
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	_ "github.com/go-sql-driver/mysql"
+	"go.uber.org/goleak"
+
+	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/audit"
+	"github.com/tierlock/tierlock/internal/servers"
+	"github.com/tierlock/tierlock/reconcile"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func openDB(t *testing.T, dsn string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("mysql", dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+func do(t *testing.T, db *sql.DB, query string, args ...any) {
+	t.Helper()
+	if _, err := db.ExecContext(t.Context(), query, args...); err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+}
+
+func hold(t *testing.T, holder string, from int) reconcile.Interval {
+	t.Helper()
+	key, err := tierlock.ParseKey("biz:coupon:lock:a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := time.Date(2026, 11, 29, 10, 0, 0, 0, time.UTC).Add(time.Duration(from) * time.Millisecond)
+	return reconcile.Interval{
+		Event: "p/1/" + holder, Chain: "coupon", Key: key, Holder: holder, Tier: tierlock.Bypass, Store: "bypass", Producer: "p" + holder, Epoch: 1,
+		GrantedAt: at, EndedAt: at.Add(100 * time.Millisecond), Latest: at.Add(100 * time.Millisecond), How: audit.Released, Error: time.Millisecond,
+		Business: audit.Business{Type: "coupon", ID: "u1-c1"},
+	}
+}
+
+func TestOnMariaDB(t *testing.T) {
+	dsn := servers.MariaDB(t).DSN()
+	t.Run("findings", func(t *testing.T) { findings(t, openDB(t, dsn)) })
+	t.Run("a repair is applied once", func(t *testing.T) { once(t, openDB(t, dsn)) })
+	// With this the driver counts rows that a statement found, changed or not.
+	t.Run("whatever the driver counts", func(t *testing.T) { once(t, openDB(t, dsn+"?clientFoundRows=true")) })
+}
+
+// The rule of reconcile.Findings: what knew less takes no place, what was repaired stays so.
+func findings(t *testing.T, db *sql.DB) {
+	table, err := reconcile.SQLFindings(db, reconcile.MySQL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := table.Create(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put := func(f reconcile.Finding) {
+		t.Helper()
+		if err := table.Put(t.Context(), f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	old := reconcile.Overlaps(reconcile.Rule{}, []reconcile.Interval{hold(t, "b", 50), hold(t, "c", 60)})[0]
+	old.Revision = 10
+	grown := reconcile.Overlaps(reconcile.Rule{}, []reconcile.Interval{hold(t, "a", 0), hold(t, "b", 50), hold(t, "c", 60)})[0]
+	grown.Revision = 20
+	put(old)
+	repaired := old
+	repaired.State = reconcile.StateRepaired
+	put(repaired)
+	put(old)
+	ignorant := old
+	ignorant.Digest, ignorant.Revision, ignorant.Pairs = "less", 5, 99
+	put(ignorant)
+	all, err := table.List(t.Context())
+	if err != nil || len(all) != 1 || all[0].State != reconcile.StateRepaired || all[0].Pairs == 99 || len(all[0].Members) != 2 || !all[0].Certain {
+		t.Fatalf("%+v, %v", all, err)
+	}
+	put(grown)
+	standing, err := table.Standing(t.Context(), old.Key)
+	if err != nil || len(standing) != 1 || standing[0].ID != grown.ID || len(standing[0].Members) != 3 {
+		t.Fatalf("%+v, %v", standing, err)
+	}
+}
+
+// Many at once with one case: the effect is there once, and its row beside it; a repair that
+// fails leaves neither.
+func once(t *testing.T, db *sql.DB) {
+	do(t, db, `DROP TABLE IF EXISTS claims`)
+	do(t, db, `DROP TABLE IF EXISTS tierlock_repairs`)
+	do(t, db, `CREATE TABLE claims (n INTEGER PRIMARY KEY, record VARCHAR(64) NOT NULL) ENGINE=InnoDB`)
+	if err := reconcile.CreateRepairs(t.Context(), db, reconcile.MySQL); err != nil {
+		t.Fatal(err)
+	}
+	for n := range 5 {
+		do(t, db, `INSERT INTO claims VALUES (?, 'u1-c1')`, n)
+	}
+	hook := func(more ...string) reconcile.Hook {
+		h, err := reconcile.NewSQLHook(reconcile.SQLHookConfig{
+			DB: db, Dialect: reconcile.MySQL, Check: `SELECT count(*) - 1 FROM claims WHERE record = {id}`,
+			Repair: append([]string{`DELETE FROM claims WHERE record = {id} ORDER BY n DESC LIMIT 1`}, more...),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return h
+	}
+	f := reconcile.Overlaps(reconcile.Rule{}, []reconcile.Interval{hold(t, "b", 50), hold(t, "c", 60)})[0]
+	c := reconcile.Case{ID: "0123456789abcdef0123456789abcdef", Action: "repair", Finding: f, Loser: f.Members[1], Business: f.Members[1].Business}
+	count := func(table string) (n int) {
+		t.Helper()
+		if err := db.QueryRowContext(t.Context(), `SELECT count(*) FROM `+table).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if r, err := hook(`DELETE FROM nowhere`).Repair.Repair(t.Context(), c); err == nil || r != reconcile.ResultFailed || count("claims") != 5 || count("tierlock_repairs") != 0 {
+		t.Fatalf("a failed repair: %s, %v, %d claims, %d rows", r, err, count("claims"), count("tierlock_repairs"))
+	}
+	h, results := hook(), make([]string, 8)
+	var all sync.WaitGroup
+	for i := range results {
+		all.Go(func() {
+			r, err := h.Repair.Repair(context.WithoutCancel(t.Context()), c)
+			results[i] = fmt.Sprint(r, " ", err)
+		})
+	}
+	all.Wait()
+	applied := 0
+	for _, r := range results {
+		switch r {
+		case "applied <nil>":
+			applied++
+		case "already <nil>":
+		default:
+			t.Error(r)
+		}
+	}
+	if applied != 1 || count("claims") != 4 || count("tierlock_repairs") != 1 {
+		t.Errorf("applied %d times, %d claims, %d rows: %v", applied, count("claims"), count("tierlock_repairs"), results)
+	}
+}
