@@ -20,6 +20,7 @@ packages() {
   [ -n "$(pgbin)" ] || have postgres || missing+=(postgresql)
   have mariadbd || [ -x /usr/sbin/mariadbd ] || missing+=(mariadb-server)
   have promtool || missing+=(prometheus)
+  have strace || missing+=(strace)
   have java || missing+=(default-jre-headless)
   have mvn || [ -d "$cache/kafka-$kafka" ] || missing+=(maven)
   have xz || [[ ${TIERLOCK_RNACOS:-} != *.xz ]] || missing+=(xz-utils)
