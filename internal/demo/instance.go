@@ -34,7 +34,7 @@ func policies(t Timetable) map[string]gateway.Policy {
 	out := map[string]gateway.Policy{order.Chain: order.Policy(), coupon.Chain: coupon.Policy()}
 	for name, p := range out {
 		p.TTL, p.Attempt, p.Wait = holdTTL, t.Attempt, t.Attempt+patience
-		p.Ladder.SaturateIn, p.Ladder.RelaxIn, p.Ladder.RampEvery = t.SaturateIn, t.RelaxIn, t.RampEvery
+		p.Ladder.SaturateIn, p.Ladder.RelaxIn, p.Ladder.SteadyIn, p.Ladder.RampEvery = t.SaturateIn, t.RelaxIn, t.SteadyIn, t.RampEvery
 		out[name] = p
 	}
 	return out

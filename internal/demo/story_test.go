@@ -29,7 +29,7 @@ func quick() Timetable {
 	t := Embedded()
 	t.Normal, t.Slow, t.Saturated, t.Relief = time.Second, 1200*time.Millisecond, 2800*time.Millisecond, 600*time.Millisecond
 	t.Down, t.Switch, t.StillDown, t.Back = 1300*time.Millisecond, 2500*time.Millisecond, time.Second, time.Second
-	t.SaturateIn, t.RelaxIn, t.RampEvery = 400*time.Millisecond, 300*time.Millisecond, 100*time.Millisecond
+	t.SaturateIn, t.RelaxIn, t.SteadyIn, t.RampEvery = 400*time.Millisecond, 300*time.Millisecond, 300*time.Millisecond, 100*time.Millisecond
 	t.Quiet, t.Heartbeat = 500*time.Millisecond, 200*time.Millisecond
 	t.Slack, t.Repair = 10*time.Second, 60*time.Second // a busy machine may take its time
 	// The race detector makes the stand-ins slow, and other tests run beside this one.

@@ -33,7 +33,7 @@ func (s *story) introduce() {
 func (t *Timetable) shortened() []string {
 	return []string{
 		fmt.Sprintf("wire %d (64)", t.Wire), fmt.Sprintf("wait %v (300ms)", t.Attempt+patience),
-		fmt.Sprintf("saturate_in %v (5s)", t.SaturateIn), fmt.Sprintf("relax_in %v (2s)", t.RelaxIn), fmt.Sprintf("ramp_every %v (1s)", t.RampEvery),
+		fmt.Sprintf("saturate_in %v (5s)", t.SaturateIn), fmt.Sprintf("relax_in %v (2s)", t.RelaxIn), fmt.Sprintf("steady_in %v (1m)", t.SteadyIn), fmt.Sprintf("ramp_every %v (1s)", t.RampEvery),
 		fmt.Sprintf("heartbeat %v (5s)", t.Heartbeat), fmt.Sprintf("quiet before repair %v (20s)", t.Quiet), fmt.Sprintf("idle %v (1h)", t.Idle),
 		fmt.Sprintf("ttl of one sleeping holder %v", t.StaleTTL),
 	}

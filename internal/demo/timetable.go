@@ -25,6 +25,7 @@ type Timetable struct {
 
 	SaturateIn time.Duration // the product's default is 5 s
 	RelaxIn    time.Duration // 2 s
+	SteadyIn   time.Duration // 1 min: longer than a part takes, and nobody would oversleep after a relapse
 	RampEvery  time.Duration // 1 s
 	Heartbeat  time.Duration // 5 s
 	Quiet      time.Duration // 20 s
@@ -48,7 +49,7 @@ func Embedded() Timetable {
 		Normal: 5 * time.Second, Slow: 5 * time.Second, Saturated: 6 * time.Second, Relief: time.Second, Down: 5 * time.Second,
 		Switch: 8 * time.Second, StillDown: 4 * time.Second, Back: 4 * time.Second, Repair: 12 * time.Second, Slack: 2 * time.Second,
 		SlowBy: 300 * time.Millisecond, FillBy: 80 * time.Millisecond,
-		SaturateIn: 2 * time.Second, RelaxIn: 1500 * time.Millisecond, RampEvery: 500 * time.Millisecond,
+		SaturateIn: 2 * time.Second, RelaxIn: 1500 * time.Millisecond, SteadyIn: 1500 * time.Millisecond, RampEvery: 500 * time.Millisecond,
 		Heartbeat: 500 * time.Millisecond, Quiet: 3 * time.Second, Idle: 30 * time.Second, StaleTTL: time.Second,
 		Attempt: 200 * time.Millisecond, Wire: 8, Buyers: 12, Claimers: 12, SKUs: 12, Users: 2000,
 		Think: 80 * time.Millisecond, Rush: 15 * time.Millisecond, Between: 2 * time.Millisecond,
