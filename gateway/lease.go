@@ -56,6 +56,7 @@ type lease struct {
 	how     audit.How      // empty while live; guarded by mu
 	cause   error          // why the contexts ended; guarded by mu
 	outcome audit.Work     // guarded by mu
+	adopted bool           // may stand for a later hold than its own; guarded by mu
 	bound   []binding      // of the contexts; guarded by mu
 	timer   *time.Timer    // of the contexts, at ExpiresAt; guarded by mu
 
@@ -164,6 +165,20 @@ func (h *lease) lose(how audit.How, why error) bool {
 	tell(h.chain.gw.hooks.Lost, LostInfo{Grant: h.grant, Held: info.Held, Cause: lost})
 	tell(h.chain.gw.hooks.Released, info)
 	return true
+}
+
+// adopt makes h stand for the hold of a repeat of its request, which may be a later one
+// than its own; false: h is over.
+//
+// A later one it is when the hold of h was gone before h could know:
+//  1. A renewal asks, and the backend has the hold no more.
+//  2. A repeat of the request is granted it anew, and is given h, which still looks alive.
+//  3. The answer to the renewal ends h. The new hold is there, and only h can give it back.
+func (h *lease) adopt() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.adopted = true
+	return h.how == ""
 }
 
 // ending is what finish found. The lock's grant never changes after its end, so it is

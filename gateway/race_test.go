@@ -2,10 +2,12 @@ package gateway_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tierlock/tierlock"
@@ -123,5 +125,53 @@ func TestALocalRequestSeesTheSharedHolderThatCameFirst(t *testing.T) {
 			t.Errorf("%d local holders left", n)
 		}
 		_ = shared.Unlock(t.Context())
+	})
+}
+
+// forgetful answers a renewal only when told to.
+type forgetful struct {
+	entering
+	answer chan struct{}
+}
+
+func (f *forgetful) Renew(ctx context.Context, holds []tierlock.Hold) ([]tierlock.Answer, error) {
+	answers, err := f.Backend.Renew(ctx, holds)
+	<-f.answer
+	return answers, err
+}
+
+// A repeat of a request may be granted anew what its first lock has lost without knowing.
+// Both are one lock then, and giving it back must give back the new hold.
+func TestALockThatWasGrantedAnewIsGivenBack(t *testing.T) {
+	bubble(t, weak(), func(t *testing.T, k one) {
+		id := gateway.WithRequestID(tierlock.NewRequestID())
+		table := &forgetful{answer: make(chan struct{})}
+		var first *gateway.Lock
+		var renewal sync.WaitGroup
+		table.act = func() { // the repeat has looked into the registry already
+			first = k.must("a", id)
+			g := first.Grant()
+			if _, err := table.Backend.Release(t.Context(), tierlock.Hold{Key: g.Key, ID: g.RequestID}); err != nil {
+				t.Error(err)
+			}
+			renewal.Go(func() {
+				if err := first.Renew(t.Context(), time.Minute); !errors.Is(err, tierlock.ErrLost) {
+					t.Errorf("renewal: %v", err)
+				}
+			})
+			synctest.Wait()
+		}
+		k.WrapLocal(func(b tierlock.Backend) tierlock.Backend { table.Backend = b; return table })
+		k.Force("c", tierlock.ModeLocal)
+		again := k.must("a", id)
+		close(table.answer)
+		renewal.Wait()
+		if again != first {
+			t.Fatalf("got %p and %p", first, again)
+		}
+		_ = again.Unlock(t.Context())
+		if n := k.Status().Chains[0].Local; n != 0 {
+			t.Errorf("%d local holders left", n)
+		}
 	})
 }

@@ -73,9 +73,9 @@ func (l *Lock) unlockOne(ctx context.Context, now time.Time) error {
 // the store for a while yet, and frees up earlier this way.
 func (l *Lock) unlockOver(ctx context.Context, now time.Time) error {
 	l.mu.Lock()
-	cause := l.cause
+	cause, adopted := l.cause, l.adopted
 	l.mu.Unlock()
-	if !errors.Is(cause, errGone) && !errors.Is(cause, errRetaken) {
+	if adopted || !errors.Is(cause, errGone) && !errors.Is(cause, errRetaken) {
 		_, _, _ = l.release(ctx, now)
 	}
 	return cause

@@ -148,7 +148,7 @@ func (c *Chain) handOut(l *Lock) *Lock {
 	}
 	same, _, live := first.join(l.entry, l.work)
 	switch {
-	case live:
+	case live && first.adopt():
 		if twice, ok := same.confirm(); ok {
 			c.gw.ledger.add(twice)
 		}
@@ -156,8 +156,10 @@ func (c *Chain) handOut(l *Lock) *Lock {
 		c.gw.locks.force(l.lease)
 		c.gw.watchdog.watch(l.lease, l.grant.AcquiredAt)
 		return l
-	default:
-		same = &first.own
+	default: // first ended this moment, and may have been rid of its hold before l had one
+		c.gw.locks.remove(first)
+		c.unused(l)
+		return &first.own
 	}
 	l.recorded = false // its end is the other's to tell
 	_, _ = l.finish(audit.Released, ErrUnlocked, time.Now())
