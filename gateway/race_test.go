@@ -151,7 +151,7 @@ func TestALockThatWasGrantedAnewIsGivenBack(t *testing.T) {
 		table.act = func() { // the repeat has looked into the registry already
 			first = k.must("a", id)
 			g := first.Grant()
-			if _, err := table.Backend.Release(t.Context(), tierlock.Hold{Key: g.Key, ID: g.RequestID}); err != nil {
+			if _, err := table.Release(t.Context(), tierlock.Hold{Key: g.Key, ID: g.RequestID}); err != nil {
 				t.Error(err)
 			}
 			renewal.Go(func() {

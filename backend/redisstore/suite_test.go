@@ -17,6 +17,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestStoreKeepsTheContractInProcess(t *testing.T) {
+	t.Parallel()
 	server := miniredis.RunT(t)
 	server.ClockTTL(true)
 	// It compiles a script each time it runs one: its speed says nothing of Redis.
@@ -25,6 +26,7 @@ func TestStoreKeepsTheContractInProcess(t *testing.T) {
 }
 
 func TestStoreKeepsTheContractOnRedis(t *testing.T) {
+	t.Parallel()
 	server := servers.Redis(t)
 	backendtest.Run(t, "redis-server "+version(t, server.Addr()), open(t, redisstore.Config{Addrs: []string{server.Addr()}}), backendtest.Options{
 		Hang: func(*testing.T) func() {
