@@ -85,6 +85,7 @@ func TestEveryAcknowledgedEventArrivesThoughTheProducerIsKilled(t *testing.T) {
 }
 
 func TestRealKafkaGetsEveryAcknowledgedEventThoughProducerAndBrokerAreKilled(t *testing.T) {
+	t.Parallel()
 	broker := servers.Kafka(t)
 	arrivesThough(t, []string{broker.Addr()}, 4, func(round int) {
 		if round == 1 { // the producer of this round lives while the broker is away

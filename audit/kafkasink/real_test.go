@@ -120,6 +120,7 @@ func withoutPrev(line []byte) (id, text string, err error) {
 // every batch, however often it is asked, until its fellow is back. One broker alone would
 // not do: Kafka asks a topic of one replica for one, whatever min.insync.replicas says.
 func TestRealKafkaWithoutEnoughReplicasLosesNothing(t *testing.T) {
+	t.Parallel()
 	broker := servers.Kafka(t)
 	fellow := broker.Join(t)
 	admin := client(t, broker.Addr())
