@@ -40,7 +40,7 @@ func newNode(cfg *Config, addr string) *node {
 	n.functions.wanted, n.functions.addr, n.functions.log = cfg.Functions, addr, cfg.Logger
 	n.acquires = n.client(cfg.PoolSize)
 	n.control = n.client(cfg.PoolSize)
-	n.probes = n.client(probeConns)
+	n.probes = redis.NewClient(options(cfg, addr, &n.dials, probeConns)) // ungreeted: see Probe
 	n.acquiring, n.controlling = newBatcher(n, n.acquires), newBatcher(n, n.control)
 	n.inbox = newInbox(n)
 	return n

@@ -13,7 +13,10 @@ const probeTTL = time.Second
 // Probe takes and gives back a lock that nobody else wants, with the scripts that locks
 // use, so what refuses writes fails it. Both go in one round trip, on connections that
 // nothing else uses: on a slow server each round trip counts, and the first probe has a
-// connection to make. It is unfenced, so it leaves no fence record behind.
+// connection to make. That connection is not greeted, so a server whose replies take
+// nearly half of a probe's second is still known to be slow and not down; the scripts are there
+// already, and who the server is shows on the connections that grant. It is unfenced, so
+// it leaves no fence record behind.
 //
 // The target is a shard of a Cluster; the name "" stands for all of them, each of which
 // must answer.

@@ -4,17 +4,19 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/backend/redisstore"
 	"github.com/tierlock/tierlock/internal/servers"
 )
 
-// A server whose replies take 270 ms is slow, not down: the first probe too, which has its
+// A server whose replies take 400 ms is slow, not down: the first probe too, which has its
 // connection to make, is answered within the second after which silence means down.
 func TestFirstProbeOfASlowServerIsAnswered(t *testing.T) {
 	server := servers.Redis(t)
 	link := newProxy(t, server.Addr())
-	link.delay.Store(int64(270 * time.Millisecond))
 	store := open(t, redisstore.Config{Addrs: []string{link.addr()}})
+	take(t, store, newHold(t, minute), tierlock.Granted) // it has served before it became slow
+	link.delay.Store(int64(400 * time.Millisecond))
 	ctx, _ := within(t, time.Second)
 	if err := store.Probe(ctx, ""); err != nil {
 		t.Errorf("probe: %v", err)
