@@ -183,9 +183,14 @@ func TestARecordingGoesOnInAnotherFile(t *testing.T) {
 		time.Sleep(60 * time.Second)
 	}
 	_, whole := recorded(t, 64<<20, story)
-	before, last := recorded(t, int64(len(whole))*9/10, story)
-	if before == "" || last == "" || len(before) > len(whole)*95/100 {
-		t.Fatalf("%d bytes were put aside, %d came behind", len(before), len(last))
+	// Probes come with jitter, so one recording is a third longer than another: it is made
+	// until its file is turned once.
+	var before, last string
+	for tries := 0; !strings.Contains(before, `"start":true`); tries++ {
+		if tries == 20 {
+			t.Fatalf("%d bytes were put aside, %d came behind, of some %d", len(before), len(last), len(whole))
+		}
+		before, last = recorded(t, int64(len(whole))*7/10, story)
 	}
 	alone := simulated(t, last, same)["coupon"]
 	if down := alone.Recorded.Seconds["local"]; down < 5 {
