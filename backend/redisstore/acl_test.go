@@ -15,7 +15,7 @@ import (
 // What docs/redis-acl.md lists: all that a user of its own needs.
 var (
 	neededCommands = []string{"+evalsha", "+eval", "+time", "+get", "+set", "+pttl", "+pexpire", "+del", "+hget", "+hset", "+hdel", "+hlen"}
-	usefulCommands = []string{"+script|load", "+info", "+zadd", "+zrem", "+zpopmin", "+publish", "+subscribe", "&tierlock:inbox:*"}
+	usefulCommands = []string{"+script|load", "+info", "+mget", "+exists", "+zadd", "+zrem", "+zpopmin", "+publish", "+subscribe", "&tierlock:inbox:*"}
 	clusterRights  = []string{"+cluster|slots", "+cluster|info", "+asking"}
 	sentinelRights = []string{"+sentinel|get-master-addr-by-name", "+sentinel|master", "+subscribe", "&+switch-master"}
 	neededKeys     = []string{"~biz:*", "~{biz:*", "~tierlock:probe:*", "~{tierlock:probe:*"}

@@ -57,8 +57,45 @@ local function wake(line, key)
   end
 end
 
+-- free frees, of several operations, the locks that their ids hold and never entered, and
+-- returns key to id of those. A command costs more to call from here than to carry out, so
+-- one asks for all, one deletes, and one tells whether anybody waits at all. What is not
+-- plain, or refused, is left for the walk below, which asks about each key by itself.
+local function free()
+  if #args < 4 then -- one operation
+    return {}, true
+  end
+  local locks, ids, lines, k, a = {}, {}, {}, 1, 1
+  while args[a] do
+    local shape, n = args[a], #locks + 1
+    locks[n], ids[n] = keys[k], args[a + 1]
+    k, a = k + 1, a + 2
+    if shape == '2' or shape == '6' then
+      if args[a] ~= '0' then
+        ids[n] = true -- which nothing in the store is: a lock that was never entered has the entry 0 alone
+      end
+      k, a = k + 1, a + 1
+    end
+    if shape == '4' or shape == '6' then
+      lines[#lines + 1], k = keys[k], k + 1
+    end
+  end
+  local holders, freed, gone = try('MGET', unpack(locks)), {}, {}
+  for i, key in ipairs(locks) do
+    if holders[i] == ids[i] and not freed[key] then
+      freed[key], gone[#gone + 1] = ids[i], key
+    end
+  end
+  local done = gone[1] and try('DEL', unpack(gone))
+  if type(done) == 'table' then
+    return {}, true
+  end
+  return freed, not lines[1] or try('EXISTS', unpack(lines)) ~= 0
+end
+
+local freed, awaited = free()
 local replies, r, k, a = {0, 0, 0, 0, 0}, 1, 1, 1 -- of one operation: no second table
-local wrote = false
+local wrote = next(freed) ~= nil
 while args[a] do
   local key, id = keys[k], args[a + 1]
   local status, left, word, depth, refusal = 6, 0, 0, 0, nil
@@ -70,7 +107,12 @@ while args[a] do
   if shape == '4' or shape == '6' then
     line, k = keys[k], k + 1
   end
-  local holder = try('GET', key)
+  local holder = nil
+  if freed[key] == id and entry == '0' then
+    status, freed[key] = 5, nil
+  else
+    holder = try('GET', key)
+  end
   if type(holder) == 'table' then
     refusal = holder
   elseif holder == id and entry == '0' then
@@ -100,7 +142,7 @@ while args[a] do
     end
     status, left, word, depth = 0, 0, why, 0
   end
-  if line and (status == 5 or status == 6) then
+  if line and awaited and (status == 5 or status == 6) then
     wake(line, key)
   end
   wrote = wrote or status == 5 or status == 2
