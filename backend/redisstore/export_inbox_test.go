@@ -10,7 +10,7 @@ import (
 // of life after quiet; call it before the first question. Of one server only.
 func (s *Store) Waits(retry, quiet time.Duration) {
 	box := s.servers.(single).only.inbox
-	box.retry, box.quiet = retry, quiet
+	box.retry, box.heard, box.quiet = retry, retry, quiet
 }
 
 // Asleep counts who sleeps for key. Of one server only.

@@ -8,8 +8,8 @@ import (
 )
 
 // Wait returns nil once another Acquire is worth while: the server told that it is this
-// request's turn, the holder's time is over, the subscription was made anew, or a tenth of
-// a second has gone by, jittered. It returns ctx's error when ctx ends, at its deadline
+// request's turn, the holder's time is over, the subscription was made anew, or a fifth of
+// a second has gone by, jittered; without a subscription a tenth. It returns ctx's error when ctx ends, at its deadline
 // even if Done does not fire then. Only a request that was asked with WaitTill has a place
 // in the server's line.
 //
@@ -22,7 +22,7 @@ func (s *Store) Wait(ctx context.Context, hold tierlock.Hold, held tierlock.Answ
 	var box *inbox
 	var awake <-chan struct{} // nil, and silent, where no server is known
 	if to, err := s.servers.place(ctx, hold.Key); err == nil {
-		box, pause = to.node.inbox, to.node.inbox.retry
+		box, pause = to.node.inbox, to.node.inbox.pause()
 		sleeper := box.join(hold.Key, hold.ID.Fingerprint())
 		if sleeper == nil {
 			return nil
