@@ -45,3 +45,10 @@ func (o *readOnce) Next(ctx context.Context) (reconcile.Batch, error) {
 	}
 	return b, err
 }
+
+// Rewind implements [reconcile.Source]: the partition is behind again until all of it has
+// been read once more.
+func (o *readOnce) Rewind(ctx context.Context, partition int) error {
+	o.behind[partition] = true
+	return o.Source.Rewind(ctx, partition)
+}
