@@ -17,7 +17,16 @@ type books struct {
 	entries  map[string]entry
 	repairs  map[string]Result // by repair key
 	periods  map[period]SwitchPeriod
+
+	// Of more than most findings or repairs the settled ones are only counted. One that is
+	// told again after that, since its partition is read again, counts twice.
+	most          int
+	folded        map[entry]int
+	foldedRepairs map[Result]int
 }
+
+// mostBooked bounds what a job remembers one by one, some 200 bytes each.
+const mostBooked = 200_000
 
 // entry is a finding as it stands.
 type entry struct {
@@ -36,7 +45,10 @@ type period struct {
 }
 
 func newBooks() books {
-	return books{entries: map[string]entry{}, repairs: map[string]Result{}, periods: map[period]SwitchPeriod{}}
+	return books{
+		entries: map[string]entry{}, repairs: map[string]Result{}, periods: map[period]SwitchPeriod{},
+		most: mostBooked, folded: map[entry]int{}, foldedRepairs: map[Result]int{},
+	}
 }
 
 func (b *books) record(ev *audit.Event, partition int, fresh bool) {
@@ -114,6 +126,39 @@ func (b *books) finding(f *Finding) {
 			b.repairs[r.Key] = r.Result
 		}
 	}
+	b.fold()
+}
+
+// fold counts half of the entries, the settled ones first, instead of keeping them.
+func (b *books) fold() {
+	if len(b.entries) > b.most {
+		for _, settled := range []bool{true, false} {
+			for id, e := range b.entries {
+				if len(b.entries) > b.most/2 && e.kind == KindOverlap && (!settled || e.state.Stage() > StateWaiting.Stage()) {
+					b.folded[e]++
+					delete(b.entries, id)
+				}
+			}
+		}
+	}
+	if len(b.repairs) > b.most {
+		for key, result := range b.repairs {
+			if len(b.repairs) > b.most/2 {
+				b.foldedRepairs[result]++
+				delete(b.repairs, key)
+			}
+		}
+	}
+}
+
+// each goes over all findings, those that are only counted too.
+func (b *books) each(do func(e *entry, n int)) {
+	for _, e := range b.entries {
+		do(&e, 1)
+	}
+	for e, n := range b.folded {
+		do(&e, n)
+	}
 }
 
 func (b *books) supersede(id string) {
@@ -138,25 +183,25 @@ func (b *books) moment(j *Job) {
 			s.Watermark, first = horizon, false
 		}
 	}
-	s.Waiting, s.Repaired, s.Stopped = len(j.repairs.queue), j.repairs.total, j.repairs.stopped
-	s.Failed = j.repairs.failures
+	s.Waiting, s.Repaired, s.Stopped = len(j.repairs.queue), j.repairs.budget.total, j.repairs.budget.stopped
+	s.Failed = j.repairs.budget.failures
 }
 
 // sum counts findings that stand.
 func (b *books) sum() {
 	s := &b.stats
 	s.Findings, s.Certain, s.Possible, s.Gaps = 0, 0, 0, 0
-	for _, e := range b.entries {
+	b.each(func(e *entry, n int) {
 		switch {
 		case e.state == StateSuperseded || e.state == StateWithdrawn:
 		case e.kind != KindOverlap:
-			s.Gaps++
+			s.Gaps += n
 		case e.certain:
-			s.Findings, s.Certain = s.Findings+1, s.Certain+1
+			s.Findings, s.Certain = s.Findings+n, s.Certain+n
 		default:
-			s.Findings, s.Possible = s.Findings+1, s.Possible+1
+			s.Findings, s.Possible = s.Findings+n, s.Possible+n
 		}
-	}
+	})
 }
 
 func (b *books) report(cfg *Config, now time.Time) Report {
@@ -165,18 +210,19 @@ func (b *books) report(cfg *Config, now time.Time) Report {
 		At: now, From: b.from, To: b.stats.Watermark, Blind: slices.Clone(cfg.Rule.Ignore), DryRun: !cfg.Apply, Stats: b.stats,
 		Causes: map[Cause]int{}, States: map[State]int{}, Repairs: map[Result]int{},
 	}
-	for _, e := range b.entries {
+	b.each(func(e *entry, n int) {
 		switch {
 		case e.kind != KindOverlap:
 			if e.state != StateWithdrawn {
 				r.Missing = append(r.Missing, *e.gap)
 			}
-			continue
+			return
 		case e.state != StateSuperseded && e.state != StateWithdrawn:
-			r.Causes[e.cause]++
+			r.Causes[e.cause] += n
 		}
-		r.States[e.state]++
-	}
+		r.States[e.state] += n
+	})
+	maps.Copy(r.Repairs, b.foldedRepairs)
 	for _, result := range b.repairs {
 		r.Repairs[result]++
 	}

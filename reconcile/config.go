@@ -19,6 +19,10 @@ type Config struct {
 	Hooks  map[string]Hook // by business type
 	Locker Locker          // required with Apply
 	Apply  bool            // repair; default false: dry run, only check
+	// Approvals is required with Apply where a hook's Consent waits for people. AskedBy is who
+	// begins this run, who then may not approve what it asks for; see [Name]. "": not known.
+	Approvals Approvals
+	AskedBy   string
 
 	// Idle is how long a producer may be silent before its name is put into a finding and
 	// nothing waits for it any more. Default 1 h.
@@ -44,16 +48,6 @@ type Config struct {
 	Logger *slog.Logger // nil: discard
 }
 
-// Caps bound what repairs may do before a person has looked.
-type Caps struct {
-	PerMinute int // repairs applied in any minute, default 60
-	Total     int // repairs applied in the life of the job, default unlimited
-	Tries     int // of one case, before its finding is failed, default 5
-	// FailureRatio stops all repairs when more of the last 100 cases (at least 20) failed.
-	// Default 0.05.
-	FailureRatio float64
-}
-
 // Validate reports every bad field at once.
 func (c *Config) Validate() error {
 	errs := []error{c.Rule.Validate()}
@@ -70,6 +64,10 @@ func (c *Config) Validate() error {
 	for name, h := range c.Hooks {
 		bad(name == "", "hooks", `""`, "want a business type")
 		bad(h.Check == nil, "hooks."+name+".check", "nil", "is required: a repair without a check would fix what is right")
+		for _, fault := range tierlock.Invalids(h.Consent.Validate()) {
+			bad(true, "hooks."+name+"."+fault.Field, fault.Value, fault.Rule)
+		}
+		bad(c.Apply && c.Approvals == nil && h.Repair != nil && h.Consent.asks(), "approvals", "nil", "is required: hook "+name+" waits for people")
 	}
 	bad(c.Apply && c.Locker == nil, "locker", "nil", "is required with apply: repairs run under the real lock")
 	for _, d := range []struct {
@@ -80,6 +78,8 @@ func (c *Config) Validate() error {
 	}
 	bad(c.Caps.PerMinute < 0, "caps.per_minute", strconv.Itoa(c.Caps.PerMinute), "want zero (60) or more")
 	bad(c.Caps.Total < 0, "caps.total", strconv.Itoa(c.Caps.Total), "want zero (unlimited) or more")
+	bad(c.Caps.AmountPerMinute < 0, "caps.amount_per_minute", strconv.FormatInt(c.Caps.AmountPerMinute, 10), "want zero (unlimited) or more")
+	bad(c.Caps.AmountTotal < 0, "caps.amount_total", strconv.FormatInt(c.Caps.AmountTotal, 10), "want zero (unlimited) or more")
 	bad(c.Caps.Tries < 0, "caps.tries", strconv.Itoa(c.Caps.Tries), "want zero (5) or more")
 	bad(!(c.Caps.FailureRatio >= 0 && c.Caps.FailureRatio <= 1), "caps.failure_ratio",
 		strconv.FormatFloat(c.Caps.FailureRatio, 'g', -1, 64), "want 0 (0.05) to 1")
@@ -95,6 +95,12 @@ func (c Config) withDefaults() Config {
 	c.Caps.PerMinute = or(c.Caps.PerMinute, 60)
 	c.Caps.Tries = or(c.Caps.Tries, 5)
 	c.Caps.FailureRatio = or(c.Caps.FailureRatio, 0.05)
+	hooks := make(map[string]Hook, len(c.Hooks))
+	for name, h := range c.Hooks {
+		h.Consent = h.Consent.withDefaults()
+		hooks[name] = h
+	}
+	c.Hooks = hooks
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}

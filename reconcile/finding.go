@@ -28,6 +28,8 @@ const (
 	StateOpen       State = "open"       // found; a check or a repair is due, or there is no hook for it
 	StateClean      State = "clean"      // checked: nothing is wrong now
 	StateDryRun     State = "dry_run"    // checked: something is wrong, and would be repaired
+	StateWaiting    State = "waiting"    // checked: something is wrong, and people are asked whether to repair it
+	StateRejected   State = "rejected"   // they have said no
 	StateFailed     State = "failed"     // check or repair failed as often as the caps allow
 	StateRepaired   State = "repaired"   // something was wrong and is not any more
 	StateSuperseded State = "superseded" // its holds are in a larger finding now, see By
@@ -35,7 +37,7 @@ const (
 )
 
 var stages = map[State]int{
-	StateOpen: 0, StateClean: 1, StateDryRun: 1, StateFailed: 2, StateRepaired: 3, StateSuperseded: 4, StateWithdrawn: 4,
+	StateOpen: 0, StateClean: 1, StateDryRun: 1, StateWaiting: 1, StateRejected: 2, StateFailed: 2, StateRepaired: 3, StateSuperseded: 4, StateWithdrawn: 4,
 }
 
 // Stage is the place of s in the order of states.
@@ -91,6 +93,9 @@ type Repair struct {
 	Result Result `json:"result"`
 	Wrong  int64  `json:"wrong,omitempty"` // how much the check found wrong before
 	Error  string `json:"error,omitempty"`
+
+	Waits string   `json:"waits,omitempty"` // waiting: for whom, as "2 approvals"
+	By    []string `json:"by,omitempty"`    // who has approved or rejected it
 }
 
 // Findings stores findings. Put is an upsert by ID: a finding takes the place of the stored

@@ -30,7 +30,7 @@ func SQLFindings(db *sql.DB, d Dialect) (*FindingsTable, error) {
 	return &FindingsTable{db: db, d: d}, nil
 }
 
-// Create makes both tables of [Schema] where they are missing.
+// Create makes the tables of [Schema] where they are missing.
 func (t *FindingsTable) Create(ctx context.Context) error { return createTables(ctx, t.db, t.d) }
 
 func createTables(ctx context.Context, db *sql.DB, d Dialect) error {
@@ -111,6 +111,15 @@ func (t *FindingsTable) supersede(ctx context.Context, tx *sql.Tx, f *Finding) e
 // List returns all findings by first grant, state and revision as stored.
 func (t *FindingsTable) List(ctx context.Context) ([]Finding, error) {
 	return t.list(ctx, ``)
+}
+
+// Find implements [Finder].
+func (t *FindingsTable) Find(ctx context.Context, id string) (Finding, bool, error) {
+	all, err := t.list(ctx, `WHERE id = ?`, id)
+	if err != nil || len(all) == 0 {
+		return Finding{}, false, err
+	}
+	return all[0], true, nil
 }
 
 // Standing implements [Recaller].

@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"context"
+	"errors"
 
 	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/audit"
@@ -18,7 +19,14 @@ type Case struct {
 	Loser    Interval
 	Business audit.Business // of the loser
 	Grant    tierlock.Grant // of the repair's own lock; zero during a check. Its Token guards the write
+	// Most is how much may be wrong for the repair to be allowed, by [Consent.Over] or by what
+	// people have said yes to; zero: no bound. A [Repairer] that checks again finds more and
+	// leaves it with [ErrMore].
+	Most int64
 }
+
+// ErrMore says that more is wrong than [Case.Most]: nothing was done, and people are asked.
+var ErrMore = errors.New("reconcile: more is wrong than was allowed")
 
 // Hook checks and repairs one business type.
 type Hook struct {
@@ -27,6 +35,8 @@ type Hook struct {
 	Action string
 	Check  Checker
 	Repair Repairer // nil: only checked
+	// Consent says what is repaired by itself and what waits for people.
+	Consent Consent
 }
 
 // Checker asks the business whether something is wrong now. It changes nothing.
@@ -59,6 +69,9 @@ const (
 	ResultApplied Result = "applied" // repaired now
 	ResultAlready Result = "already" // had been repaired under this key before
 	ResultFailed  Result = "failed"
+
+	ResultWaiting  Result = "waiting"  // for people's approval
+	ResultRejected Result = "rejected" // somebody has said no
 )
 
 // CheckFunc is a Go function as a [Checker].

@@ -122,6 +122,9 @@ func (h *SQLHook) Repair(ctx context.Context, c Case) (Result, error) {
 	if wrong == 0 {
 		return ResultClean, nil
 	}
+	if c.Most > 0 && wrong > c.Most {
+		return ResultFailed, ErrMore
+	}
 	if err := h.apply(ctx, tx, c, wrong); err != nil {
 		return ResultFailed, err
 	}

@@ -51,6 +51,7 @@ type WebhookQuestion struct {
 	Key      string       `json:"key"`   // as in Idempotency-Key
 	Token    uint64       `json:"token"` // fencing token of the repair's own lock; 0 for a check
 	Action   string       `json:"action"`
+	Most     int64        `json:"most,omitempty"` // repair: leave it with 409 where more is wrong; 0: no bound
 	Finding  string       `json:"finding"`
 	Certain  bool         `json:"certain"`
 	Causes   []Cause      `json:"causes"`
@@ -58,8 +59,8 @@ type WebhookQuestion struct {
 	Loser    Interval     `json:"loser"`
 }
 
-// WebhookAnswer is the body of a 200. Any other status is a fault, and the question comes
-// again.
+// WebhookAnswer is the body of a 200. A 409 to a repair says that more is wrong than Most.
+// Any other status is a fault, and the question comes again.
 type WebhookAnswer struct {
 	Wrong  int64  `json:"wrong"`            // check: how much is wrong now
 	Result Result `json:"result,omitempty"` // repair: applied, already or clean
@@ -119,7 +120,7 @@ const mostAnswer = 64 << 10
 
 func (h *Webhook) ask(ctx context.Context, what string, c Case) (a WebhookAnswer, err error) {
 	body, err := json.Marshal(WebhookQuestion{
-		Ask: what, Key: c.ID, Token: uint64(c.Grant.Token), Action: c.Action, Finding: c.Finding.ID, Certain: c.Finding.Certain,
+		Ask: what, Key: c.ID, Token: uint64(c.Grant.Token), Action: c.Action, Most: c.Most, Finding: c.Finding.ID, Certain: c.Finding.Certain,
 		Causes: c.Finding.Causes, Business: wireBusiness(c.Business), Loser: c.Loser,
 	})
 	if err != nil {
@@ -144,6 +145,9 @@ func (h *Webhook) ask(ctx context.Context, what string, c Case) (a WebhookAnswer
 	text, err := io.ReadAll(io.LimitReader(res.Body, mostAnswer))
 	if err != nil {
 		return a, fmt.Errorf("reconcile: webhook: %w", err)
+	}
+	if res.StatusCode == http.StatusConflict && c.Most > 0 {
+		return a, ErrMore
 	}
 	if res.StatusCode != http.StatusOK {
 		return a, fmt.Errorf("reconcile: webhook answered %s", res.Status)

@@ -19,6 +19,8 @@ type Job struct {
 	repairs repairer
 	parser  audit.Parser
 
+	decidedAt time.Time // when approvals were asked last
+
 	mu    sync.Mutex // guards books; never held over I/O
 	books books
 }
@@ -29,7 +31,7 @@ func New(cfg Config) (*Job, error) {
 		return nil, err
 	}
 	j := &Job{cfg: cfg.withDefaults(), windows: map[int]*window{}, fleet: fleet{by: map[string]*member{}}, books: newBooks()}
-	j.repairs.cfg = &j.cfg
+	j.repairs = newRepairer(&j.cfg)
 	return j, nil
 }
 
@@ -132,6 +134,9 @@ func (j *Job) record(ctx context.Context, r *Record, now time.Time) error {
 func (j *Job) step(ctx context.Context, complete bool) error {
 	now := time.Now()
 	for _, w := range j.windows {
+		if !complete && j.repairs.hungry(w.partition) {
+			w.again(now)
+		}
 		again, err := j.reread(ctx, w, now)
 		if err == nil && !again {
 			err = j.judge(ctx, w, complete)
@@ -140,6 +145,7 @@ func (j *Job) step(ctx context.Context, complete bool) error {
 			return err
 		}
 	}
+	j.decisions(ctx, now, complete)
 	for _, f := range j.repairs.work(ctx, casesPerStep, j.ready) {
 		if err := j.put(ctx, f); err != nil {
 			return err
@@ -164,13 +170,24 @@ func (j *Job) finish(ctx context.Context) (again bool, err error) {
 	if again {
 		return true, nil
 	}
+	j.repairs.hurry()
 	for waiting := -1; len(j.repairs.queue) != waiting; { // as long as repairs get anywhere
 		waiting = len(j.repairs.queue)
 		if err := j.step(ctx, true); err != nil {
 			return false, err
 		}
 	}
-	return false, nil
+	for _, w := range j.windows { // what had no room in line comes once more
+		if !j.repairs.hungry(w.partition) {
+			continue
+		}
+		w.again(time.Now())
+		if _, err := j.reread(ctx, w, time.Now()); err != nil {
+			return false, err
+		}
+		again = true
+	}
+	return again, nil
 }
 
 func (j *Job) count(do func(*books)) {

@@ -82,7 +82,10 @@ func (j *Job) tell(ctx context.Context, w *window, f Finding) error {
 	if err := j.put(ctx, f); err != nil {
 		return err
 	}
-	j.repairs.add(f, w.partition)
+	if !j.repairs.add(f, w.partition) {
+		delete(w.told, f.ID) // it has to be found again
+	}
+	w.forget(mostTold)
 	for _, id := range swallowed {
 		j.repairs.remove(id)
 		j.count(func(b *books) { b.supersede(id) })

@@ -17,10 +17,15 @@ type due struct {
 	finding   Finding
 	partition int
 	cases     []Case
-	next      int // the case it is at
-	tries     int // of that case
+	opens     time.Time // its earliest start; zero: [Approvals] keeps it until it is settled
+	next      int       // the case it is at
+	tries     int       // of that case
 	notBefore time.Time
+	bare      bool // the finding is not stored as it was any more: its document is left alone
 }
+
+// weight is what a due costs in memory, in holds.
+func (d *due) weight() int { return len(d.finding.Members) + len(d.cases) }
 
 // casesOf lists the losing holds of a finding: per business record every hold but the one
 // that was granted first; where only one hold names a record, that one.
@@ -65,47 +70,104 @@ func repairKey(loser *Interval, action string) string {
 	})
 }
 
+// mostDue bounds the line of a job in memory, in holds of the findings that wait. What has no
+// room is left out: its partition is not committed beyond it, and is read again once half
+// of the line is done.
+const mostDue = 50_000
+
 // repairer works cases off, one at a time, within the caps.
 type repairer struct {
-	cfg      *Config
-	queue    []*due
-	applied  []time.Time // in the last minute
-	total    int
-	results  []bool // of the last 100 cases: true is failed
-	stopped  bool
-	failures int
+	cfg    *Config
+	queue  []*due
+	weight int               // of the queue
+	most   int               // bound of weight
+	short  map[int]time.Time // by partition: the earliest start of what had no room
+	budget budget
 }
 
-// add puts a finding in line, in place of an older revision of it.
-func (r *repairer) add(f Finding, partition int) {
+func newRepairer(cfg *Config) repairer {
+	return repairer{cfg: cfg, most: mostDue, short: map[int]time.Time{}, budget: budget{cfg: cfg}}
+}
+
+// add puts a finding in line, in place of an older revision of it. It is false when there
+// is no room.
+func (r *repairer) add(f Finding, partition int) bool {
 	r.remove(f.ID)
-	if cases := casesOf(&f, r.cfg.Hooks); len(cases) > 0 {
-		r.queue = append(r.queue, &due{finding: f, partition: partition, cases: cases})
+	cases := casesOf(&f, r.cfg.Hooks)
+	if len(cases) == 0 {
+		return true
 	}
+	d := &due{finding: f, partition: partition, cases: cases}
+	for i := range f.Members {
+		if s := r.cfg.Rule.start(&f.Members[i]); d.opens.IsZero() || s.Before(d.opens) {
+			d.opens = s
+		}
+	}
+	if len(r.queue) > 0 && r.weight+d.weight() > r.most {
+		if was, short := r.short[partition]; !short || d.opens.Before(was) {
+			r.short[partition] = d.opens
+		}
+		return false
+	}
+	r.push(d)
+	return true
+}
+
+func (r *repairer) push(d *due) {
+	r.queue = append(r.queue, d)
+	r.weight += d.weight()
+}
+
+// drain takes out of line what gone says.
+func (r *repairer) drain(gone func(*due) bool) {
+	r.queue = slices.DeleteFunc(r.queue, func(d *due) bool {
+		if !gone(d) {
+			return false
+		}
+		r.weight -= d.weight()
+		return true
+	})
 }
 
 // remove takes a finding out of line.
 func (r *repairer) remove(id string) {
-	r.queue = slices.DeleteFunc(r.queue, func(d *due) bool { return d.finding.ID == id })
+	r.drain(func(d *due) bool { return d.finding.ID == id })
 }
 
 // drop forgets the findings of a partition that is not ours any more: its new owner finds
 // them again, since nothing behind them was committed.
 func (r *repairer) drop(partition int) {
-	r.queue = slices.DeleteFunc(r.queue, func(d *due) bool { return d.partition == partition })
+	r.drain(func(d *due) bool { return d.partition == partition })
+	delete(r.short, partition)
 }
 
-// pinned is the start of the oldest finding of partition that is still due.
-func (r *repairer) pinned(partition int) time.Time {
-	var oldest time.Time
+// hurry has everything tried at once that was only too early: nothing more will be read that
+// it could wait for.
+func (r *repairer) hurry() {
 	for _, d := range r.queue {
-		if d.partition != partition {
-			continue
+		if d.tries == 0 {
+			d.notBefore = time.Time{}
 		}
-		for i := range d.finding.Members {
-			if s := r.cfg.Rule.start(&d.finding.Members[i]); oldest.IsZero() || s.Before(oldest) {
-				oldest = s
-			}
+	}
+}
+
+// hungry tells whether partition has findings that had no room, and there is room now; they
+// are forgotten then, and have to be found again.
+func (r *repairer) hungry(partition int) bool {
+	if _, short := r.short[partition]; !short || r.weight > r.most/2 {
+		return false
+	}
+	delete(r.short, partition)
+	return true
+}
+
+// pinned is the start of the oldest finding of partition that is still due and is kept
+// nowhere else. What waits for people is: it pins nothing.
+func (r *repairer) pinned(partition int) time.Time {
+	oldest := r.short[partition]
+	for _, d := range r.queue {
+		if d.partition == partition && !d.opens.IsZero() && (oldest.IsZero() || d.opens.Before(oldest)) {
+			oldest = d.opens
 		}
 	}
 	return oldest
@@ -122,27 +184,27 @@ func (r *repairer) work(ctx context.Context, most int, ready func(chain string) 
 		if d.notBefore.After(now) {
 			continue
 		}
-		had := len(d.finding.Repairs)
+		was := d.next
 		for most > 0 && ctx.Err() == nil && d.next < len(d.cases) {
 			most--
 			if !r.one(ctx, d, ready) {
 				break
 			}
 		}
-		if len(d.finding.Repairs) == had {
+		if d.next == was || d.bare {
 			continue
 		}
 		d.finding.State = stateOf(&d.finding, d.next < len(d.cases))
 		changed = append(changed, d.finding)
 	}
-	r.queue = slices.DeleteFunc(r.queue, func(d *due) bool { return d.next >= len(d.cases) })
+	r.drain(func(d *due) bool { return d.next >= len(d.cases) })
 	return changed
 }
 
 // one works on the case d is at and tells whether it is done with.
 func (r *repairer) one(ctx context.Context, d *due, ready func(chain string) bool) bool {
 	c := d.cases[d.next]
-	repair, err := r.attempt(ctx, c, ready)
+	repair, err := r.attempt(ctx, d.partition, c, ready)
 	switch {
 	case errors.Is(err, errNotNow):
 		d.notBefore = time.Now().Add(r.cfg.Tick)
@@ -151,7 +213,7 @@ func (r *repairer) one(ctx context.Context, d *due, ready func(chain string) boo
 		return false // we were told to stop: it has not failed
 	case err != nil:
 		d.tries++
-		r.count(true)
+		r.budget.count(true)
 		r.cfg.Logger.WarnContext(ctx, "repair failed", "finding", d.finding.ID, "repair", c.ID, "tries", d.tries, "error", err)
 		if d.tries < r.cfg.Caps.Tries {
 			d.notBefore = time.Now().Add(r.cfg.Tick << d.tries)
@@ -159,15 +221,31 @@ func (r *repairer) one(ctx context.Context, d *due, ready func(chain string) boo
 		}
 		repair.Result, repair.Error = ResultFailed, err.Error()
 	default:
-		r.count(false)
+		r.budget.count(false)
 	}
-	d.finding.Repairs = append(d.finding.Repairs, repair)
+	if !r.settle(ctx, c, repair.Result) {
+		d.notBefore = time.Now().Add(r.cfg.Tick)
+		return false
+	}
+	d.finding.noteRepair(repair)
 	d.next, d.tries = d.next+1, 0
 	return true
 }
 
+// noteRepair keeps what has become of a case, in place of what was told of it before.
+func (f *Finding) noteRepair(repair Repair) {
+	f.Repairs = slices.Clone(f.Repairs) // stored findings share it
+	for i := range f.Repairs {
+		if f.Repairs[i].Key == repair.Key {
+			f.Repairs[i] = repair
+			return
+		}
+	}
+	f.Repairs = append(f.Repairs, repair)
+}
+
 // attempt checks a case and, where something is wrong and may be repaired, repairs it.
-func (r *repairer) attempt(ctx context.Context, c Case, ready func(chain string) bool) (Repair, error) {
+func (r *repairer) attempt(ctx context.Context, partition int, c Case, ready func(chain string) bool) (Repair, error) {
 	hook := r.cfg.Hooks[c.Business.Type]
 	out := Repair{Key: c.ID, Loser: c.Loser.Event, Result: ResultClean}
 	wrong, err := hook.Check.Check(ctx, c)
@@ -176,13 +254,25 @@ func (r *repairer) attempt(ctx context.Context, c Case, ready func(chain string)
 	}
 	if out.Wrong = wrong; wrong <= 0 {
 		out.Wrong = 0
-		return r.cleanOrAlready(ctx, hook, c, out)
+		return cleanOrAlready(ctx, hook, c, out)
 	}
-	if !r.cfg.Apply || hook.Repair == nil {
+	if !r.cfg.Apply || hook.Repair == nil || hook.Consent.Apply == ApplyNever {
 		out.Result = ResultWould
+		if a := (&Approval{Request: Request{Approvers: hook.Consent.Approvers}}); hook.Repair != nil && hook.Consent.needs(wrong) {
+			out.Waits = a.Waits(time.Now())
+		}
 		return out, nil
 	}
-	if !r.allowed() || !ready(c.Finding.Chain) {
+	if most := r.cfg.Caps.AmountPerMinute; most > 0 && wrong > most {
+		out.Result, out.Error = ResultFailed, tooMuch(wrong, most)
+		return out, nil
+	}
+	if c.Most = hook.Consent.Over; hook.Consent.needs(wrong) {
+		if c.Most, err = r.ask(ctx, partition, hook, c, &out); err != nil || c.Most == 0 {
+			return out, err
+		}
+	}
+	if !r.budget.allows(wrong) || !ready(c.Finding.Chain) {
 		return out, errNotNow
 	}
 	err = r.cfg.Locker.DoShared(ctx, c.Loser.Key, func(ctx context.Context, g tierlock.Grant) error {
@@ -194,17 +284,19 @@ func (r *repairer) attempt(ctx context.Context, c Case, ready func(chain string)
 		out.Result, err = hook.Repair.Repair(ctx, c)
 		return err
 	})
-	if errors.Is(err, tierlock.ErrHeld) || errors.Is(err, tierlock.ErrTimeout) || errors.Is(err, tierlock.ErrSystem) {
+	switch {
+	case errors.Is(err, tierlock.ErrHeld) || errors.Is(err, tierlock.ErrTimeout) || errors.Is(err, tierlock.ErrSystem):
 		return out, errNotNow // the lock, not the repair: the holder goes on first
+	case errors.Is(err, ErrMore):
+		return out, errNotNow // the next check sees how much, and people are asked
 	}
 	if err == nil && out.Result == ResultApplied {
-		r.applied = append(r.applied, time.Now())
-		r.total++
+		r.budget.spend(wrong)
 	}
 	return out, err
 }
 
-func (r *repairer) cleanOrAlready(ctx context.Context, hook Hook, c Case, out Repair) (Repair, error) {
+func cleanOrAlready(ctx context.Context, hook Hook, c Case, out Repair) (Repair, error) {
 	memory, remembers := hook.Repair.(Rememberer)
 	if !remembers {
 		return out, nil
@@ -216,42 +308,45 @@ func (r *repairer) cleanOrAlready(ctx context.Context, hook Hook, c Case, out Re
 	return out, err
 }
 
-// allowed tells whether the caps leave room for one more repair.
-func (r *repairer) allowed() bool {
-	if r.stopped {
-		return false
+// ask asks people for a case. It returns how much they have agreed to; zero: the case is
+// done with, as out says.
+func (r *repairer) ask(ctx context.Context, partition int, hook Hook, c Case, out *Repair) (most int64, err error) {
+	if *out, err = cleanOrAlready(ctx, hook, c, *out); err != nil || out.Result == ResultAlready {
+		return 0, err // nobody is asked for what has been done
 	}
-	minute := time.Now().Add(-time.Minute)
-	r.applied = slices.DeleteFunc(r.applied, func(t time.Time) bool { return !t.After(minute) })
-	if r.cfg.Caps.Total > 0 && r.total >= r.cfg.Caps.Total {
-		r.stopped = true
-		r.cfg.Logger.Error("repairs stopped: total cap reached", "total", r.total)
-		return false
+	a, err := r.cfg.Approvals.Ask(ctx, Request{
+		Case: c, Partition: partition, Amount: out.Wrong, Approvers: hook.Consent.Approvers, AskedBy: r.cfg.AskedBy, Valid: hook.Consent.Valid,
+	})
+	if err != nil {
+		r.cfg.Logger.WarnContext(ctx, "approval not asked for, trying again", "repair", c.ID, "error", err)
+		return 0, errNotNow
 	}
-	return len(r.applied) < r.cfg.Caps.PerMinute
+	now := time.Now()
+	switch a.Status(now) {
+	case StatusApproved:
+		out.By = a.Yes(now)
+		return a.Amount, nil
+	case StatusRejected:
+		out.Result, out.By, out.Error = ResultRejected, []string{a.RejectedBy}, a.Reason
+	default:
+		out.Result, out.Waits = ResultWaiting, a.Waits(now)
+		r.cfg.Logger.WarnContext(ctx, "repair waits for people", "finding", c.Finding.ID, "repair", c.ID,
+			"business_type", c.Business.Type, "wrong", out.Wrong, "waits", out.Waits)
+	}
+	return 0, nil
 }
 
-// count keeps the last 100 results and stops all repairs when too many of them failed: then
-// the hook is wrong, not the data.
-func (r *repairer) count(failed bool) {
-	const window, enough = 100, 20
-	if len(r.results) == window {
-		r.results = r.results[1:]
+// settle closes what people were asked for a case. It is false when that must be tried again:
+// the case would come back from there.
+func (r *repairer) settle(ctx context.Context, c Case, result Result) bool {
+	if !r.cfg.Apply || r.cfg.Approvals == nil || result == ResultWaiting || !r.cfg.Hooks[c.Business.Type].Consent.asks() {
+		return true
 	}
-	r.results = append(r.results, failed)
-	if failed {
-		r.failures++
+	if err := r.cfg.Approvals.Settle(ctx, c.ID, result); err != nil {
+		r.cfg.Logger.WarnContext(ctx, "approval not settled, trying again", "repair", c.ID, "error", err)
+		return false
 	}
-	bad := 0
-	for _, f := range r.results {
-		if f {
-			bad++
-		}
-	}
-	if len(r.results) >= enough && float64(bad) > r.cfg.Caps.FailureRatio*float64(len(r.results)) && !r.stopped {
-		r.stopped = true
-		r.cfg.Logger.Error("repairs stopped: too many failed", "failed", bad, "of", len(r.results))
-	}
+	return true
 }
 
 // stateOf sums the results of a finding's cases up.
@@ -264,6 +359,10 @@ func stateOf(f *Finding, more bool) State {
 		return StateOpen
 	case has(ResultFailed):
 		return StateFailed
+	case has(ResultWaiting):
+		return StateWaiting
+	case has(ResultRejected):
+		return StateRejected
 	case has(ResultApplied, ResultAlready):
 		return StateRepaired
 	case has(ResultWould):

@@ -59,16 +59,18 @@ func (d Dialect) bind(query string) string {
 }
 
 // Schema are the statements that create tierlock_findings, where [SQLFindings] keeps
-// findings, and tierlock_repairs, where a [SQLHook] keeps the keys of what it has applied.
-// The second belongs in the business database, so that row and repair are one transaction.
+// findings, tierlock_approvals, where [SQLApprovals] keeps who has said yes to what,
+// tierlock_repairs, where a [SQLHook] keeps the keys of what it has applied, and
+// tierlock_messages, where a [PublishHook] keeps what it sends. The last two belong in the
+// business database, the third so that row and repair are one transaction.
 func Schema(d Dialect) []string {
 	// A key is compared byte by byte and has room in an index: MySQL needs to be told both.
-	id, key, long, flag, end := "TEXT", "TEXT", "TEXT", "INTEGER", ""
+	id, key, long, bytes, flag, end := "TEXT", "TEXT", "TEXT", "BLOB", "INTEGER", ""
 	switch d {
 	case Postgres:
-		flag = "BOOLEAN"
+		bytes, flag = "BYTEA", "BOOLEAN"
 	case MySQL:
-		id, key, long, flag = "VARCHAR(64)", "VARCHAR(256)", "LONGTEXT", "BOOLEAN"
+		id, key, long, bytes, flag = "VARCHAR(64)", "VARCHAR(256)", "LONGTEXT", "LONGBLOB", "BOOLEAN"
 		end = " ENGINE=InnoDB CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
 	}
 	findings := `CREATE TABLE IF NOT EXISTS tierlock_findings (
@@ -94,8 +96,47 @@ func Schema(d Dialect) []string {
   wrong         BIGINT NOT NULL,
   applied_us    BIGINT NOT NULL
 )` + end
+	messages := `CREATE TABLE IF NOT EXISTS tierlock_messages (
+  repair_key    ` + id + ` NOT NULL PRIMARY KEY,
+  finding_id    ` + id + ` NOT NULL,
+  action        ` + key + ` NOT NULL,
+  business_type ` + key + ` NOT NULL,
+  business_id   ` + long + ` NOT NULL,
+  value         ` + bytes + ` NOT NULL,
+  made_us       BIGINT NOT NULL,
+  sent_us       BIGINT NOT NULL
+)` + end
+	approvals := `CREATE TABLE IF NOT EXISTS tierlock_approvals (
+  repair_key    ` + id + ` NOT NULL,
+  round         INTEGER NOT NULL,
+  finding_id    ` + id + ` NOT NULL,
+  partition_no  INTEGER NOT NULL,
+  action        ` + key + ` NOT NULL,
+  business_type ` + key + ` NOT NULL,
+  business_id   ` + long + ` NOT NULL,
+  lock_key      ` + key + ` NOT NULL,
+  amount        BIGINT NOT NULL,
+  approvers     INTEGER NOT NULL,
+  valid_us      BIGINT NOT NULL,
+  asked_by      ` + key + ` NOT NULL,
+  asked_us      BIGINT NOT NULL,
+  first_by      ` + key + ` NOT NULL,
+  first_us      BIGINT NOT NULL,
+  second_by     ` + key + ` NOT NULL,
+  second_us     BIGINT NOT NULL,
+  rejected_by   ` + key + ` NOT NULL,
+  rejected_us   BIGINT NOT NULL,
+  reason        ` + long + ` NOT NULL,
+  result        ` + id + ` NOT NULL,
+  done_us       BIGINT NOT NULL,
+  document      ` + long + ` NOT NULL,
+  PRIMARY KEY (repair_key, round)
+)` + end
 	if d == MySQL { // which knows no CREATE INDEX IF NOT EXISTS
-		return []string{findings + ",\n  INDEX tierlock_findings_key (lock_key)\n)" + end, repairs}
+		return []string{findings + ",\n  INDEX tierlock_findings_key (lock_key)\n)" + end, repairs, messages, approvals}
 	}
-	return []string{findings + "\n)", `CREATE INDEX IF NOT EXISTS tierlock_findings_key ON tierlock_findings (lock_key)`, repairs}
+	return []string{
+		findings + "\n)", `CREATE INDEX IF NOT EXISTS tierlock_findings_key ON tierlock_findings (lock_key)`,
+		repairs, messages, approvals,
+	}
 }

@@ -201,6 +201,14 @@ func (s *store) standing(kind Kind) []Finding {
 	return out
 }
 
+// Find implements [Finder].
+func (s *store) Find(_ context.Context, id string) (Finding, bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f, found := s.by[id]
+	return f, found, nil
+}
+
 // Standing implements [Recaller].
 func (s *store) Standing(_ context.Context, key tierlock.Key) ([]Finding, error) {
 	s.mu.Lock()

@@ -21,7 +21,7 @@ type live struct {
 	store *store
 }
 
-func runLive(t *testing.T, change func(*Config)) *live {
+func runLive(t *testing.T, change func(*Config), tune ...func(*Job)) *live {
 	t.Helper()
 	l := &live{stream: newStream(1), store: newStore()}
 	l.endless = true
@@ -30,6 +30,9 @@ func runLive(t *testing.T, change func(*Config)) *live {
 		change(&cfg)
 	}
 	l.job = mustJob(t, cfg)
+	for _, do := range tune {
+		do(l.job)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() {
