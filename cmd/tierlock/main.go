@@ -34,6 +34,8 @@ func run(ctx context.Context, args []string) int {
 		return p.Serve(ctx, rest)
 	case "reconcile":
 		return p.Reconcile(ctx, rest)
+	case "repairs":
+		return p.Repairs(ctx, rest)
 	case "health":
 		return p.Health(ctx, rest)
 	case "explain":

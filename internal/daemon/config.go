@@ -169,7 +169,7 @@ type ReconcileConfig struct {
 	Rule     reconcile.Rule        `yaml:"rule"`
 	Findings string                `yaml:"findings_topic"` // tierlock.findings.v1
 	Database *DatabaseConfig       `yaml:"database"`       // none: findings go to the topic alone
-	Hooks    map[string]HookConfig `yaml:"hooks"`          // by business type; need database
+	Hooks    map[string]HookConfig `yaml:"hooks"`          // by business type
 	Caps     CapsConfig            `yaml:"caps"`
 }
 
@@ -180,20 +180,14 @@ type DatabaseConfig struct {
 	DSNFile string `yaml:"dsn_file"` // or the file
 }
 
-// HookConfig checks and repairs one business type in SQL; see reconcile.SQLHookConfig for
-// the words in braces.
-type HookConfig struct {
-	Action string   `yaml:"action"` // repair
-	Check  string   `yaml:"check"`  // a query with one integer: how much is wrong now
-	Repair []string `yaml:"repair"` // statements; none: only checked
-}
-
-// CapsConfig bounds repairs.
+// CapsConfig bounds repairs. Amounts are what checks find wrong.
 type CapsConfig struct {
-	PerMinute    int     `yaml:"per_minute"`    // 60
-	Total        int     `yaml:"total"`         // unlimited
-	Tries        int     `yaml:"tries"`         // 5
-	FailureRatio float64 `yaml:"failure_ratio"` // 0.05
+	PerMinute       int     `yaml:"per_minute"`        // 60
+	Total           int     `yaml:"total"`             // unlimited
+	AmountPerMinute int64   `yaml:"amount_per_minute"` // unlimited
+	AmountTotal     int64   `yaml:"amount_total"`      // unlimited
+	Tries           int     `yaml:"tries"`             // 5
+	FailureRatio    float64 `yaml:"failure_ratio"`     // 0.05
 }
 
 // LogConfig is the log on standard error.

@@ -89,7 +89,7 @@ chains:
 	}
 	for _, want := range []string{
 		"service", "stores.main.addrs", "stores.main.pool_size", "stores.main.colour", "stores.other.kind", "switch", "switch.poll", "switch.http.url", "switch.http.password_env",
-		"switch.nacos.addr", "audit.dir", "audit.kafka.brokers", "listen.data", "listen.grace", "log.level", "reconcile.hooks", "reconcile.hooks.coupon.check",
+		"switch.nacos.addr", "audit.dir", "audit.kafka.brokers", "listen.data", "listen.grace", "log.level", "reconcile.hooks.coupon.check",
 		"chains.order.class", "chains.order.protects", "chains.order.ttl", "chains.order.store", "chains", "chains.Bad Name.store",
 	} {
 		if n := count(got, want); n != 1 {

@@ -27,6 +27,8 @@ const Usage = `Tierlock keeps business locks working when the store behind them 
                               /healthz and /metrics on 127.0.0.1:7071
   tierlock reconcile -c FILE  find holds that overlapped and repair what went wrong
                               (a dry run until you say --apply)
+  tierlock repairs VERB -c FILE
+                              which repairs wait for people: ls, show, approve, reject
   tierlock health [HOST:PORT] ask a running daemon where its chains stand
   tierlock explain KEY        ask it which tier would serve a key now and why, who holds it
                               and who waits
@@ -105,6 +107,8 @@ func (p Process) Help(args []string) int {
 		q.serveFlags().fs.Usage()
 	case "reconcile":
 		q.reconcileFlags().fs.Usage()
+	case "repairs":
+		q.repairsFlags().fs.Usage()
 	case "health":
 		fs, _ := q.healthFlags()
 		fs.Usage()

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -24,13 +25,15 @@ type reconcileFlags struct {
 	apply  bool
 	once   bool
 	report bool
+	by     string
 	format *string
 }
 
 func (p Process) reconcileFlags() *reconcileFlags {
-	f := &reconcileFlags{fs: p.flags("reconcile", "reconcile -c FILE [--apply] [--once | --report] [--output json]")}
+	f := &reconcileFlags{fs: p.flags("reconcile", "reconcile -c FILE [--apply [--by NAME]] [--once | --report] [--output json]")}
 	f.fs.StringVar(&f.path, "c", "", "the configuration `file`, see docs/config.md")
 	f.fs.BoolVar(&f.apply, "apply", false, "repair; without it the hooks only check (a dry run)")
+	f.fs.StringVar(&f.by, "by", "", "with --apply: who begins this run, and may not approve what it asks for; a `name`")
 	f.fs.BoolVar(&f.once, "once", false, "read what is in Kafka now, print the report and exit")
 	f.fs.BoolVar(&f.report, "report", false, "list the findings stored in the database and exit")
 	f.format = output(f.fs)
@@ -51,7 +54,14 @@ func (p Process) Reconcile(ctx context.Context, args []string) int {
 	if f.report {
 		return p.listFindings(ctx, cfg, *f.format)
 	}
-	r, err := OpenReconciler(cfg, p.version(), cfg.Log.logger(p.Stderr), f.apply, f.once)
+	if f.by != "" {
+		by, err := reconcile.Name("--by", f.by)
+		if err != nil {
+			return p.fail(*f.format, err)
+		}
+		f.by = by
+	}
+	r, err := openReconciler(cfg, p.version(), cfg.Log.logger(p.Stderr), f.apply, f.once, f.by)
 	if err != nil {
 		return p.fail(*f.format, err)
 	}
@@ -105,14 +115,7 @@ func (p Process) listFindings(ctx context.Context, cfg Config, format string) in
 
 // printFinding writes one finding, and its holds below it.
 func printFinding(w io.Writer, f *reconcile.Finding) {
-	certainty := "possible"
-	if f.Certain {
-		certainty = "certain"
-	}
-	if f.Kind != reconcile.KindOverlap {
-		certainty = string(f.Kind)
-	}
-	fmt.Fprintf(w, "%s  %-8s %-10s %s", stamp(f.From), certainty, f.State, f.Key)
+	fmt.Fprintf(w, "%s  %-8s %-10s %s", stamp(f.From), certainty(f), f.State, f.Key)
 	if len(f.Causes) > 0 {
 		fmt.Fprintf(w, "  cause %s", joined(f.Causes))
 	}
@@ -124,6 +127,36 @@ func printFinding(w io.Writer, f *reconcile.Finding) {
 		m := &f.Members[i]
 		fmt.Fprintf(w, "    %s to %s  %-8s %s at %s\n", stamp(m.GrantedAt), stamp(m.EndedAt), m.Tier, m.Holder, m.Producer)
 	}
+	for _, r := range f.Repairs {
+		fmt.Fprintf(w, "    repair %s  %-8s", r.Key, r.Result)
+		for _, part := range []struct{ name, text string }{
+			{"wrong", amount(r.Wrong)}, {"waits for", r.Waits}, {"by", strings.Join(r.By, ", ")}, {"because", r.Error},
+		} {
+			if part.text != "" {
+				fmt.Fprintf(w, "  %s %s", part.name, part.text)
+			}
+		}
+		fmt.Fprintln(w)
+	}
+}
+
+// amount is "" for nothing.
+func amount(n int64) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+// certainty is how sure a finding is, in a word; its kind where it is no overlap.
+func certainty(f *reconcile.Finding) string {
+	switch {
+	case f.Kind != reconcile.KindOverlap:
+		return string(f.Kind)
+	case f.Certain:
+		return "certain"
+	}
+	return "possible"
 }
 
 func joined[T ~string](words []T) string {

@@ -25,11 +25,13 @@ const dialect = reconcile.Postgres
 // Reconciler is the job of tierlock reconcile with all it needs.
 type Reconciler struct {
 	base
+	by       string          // who has begun the run; "": not known
 	patience time.Duration   // for what is away at the start; zero: for ever
 	sink     *kafkasink.Sink // makes the topics; nothing is sent
 	source   *kafkasource.Source
 	topic    *kafkasource.Findings
 	dead     *kafkasource.DeadLetters
+	kafka    kafkasource.Config
 	db       *sql.DB                  // nil: none
 	table    *reconcile.FindingsTable // nil: none
 	gw       *gateway.Gateway
@@ -39,7 +41,17 @@ type Reconciler struct {
 // OpenReconciler puts the job together. apply leaves the dry run; once ends it when all
 // that is in Kafka has been read. Nothing remote needs to be there.
 func OpenReconciler(cfg Config, version string, log *slog.Logger, apply, once bool) (*Reconciler, error) {
-	r := &Reconciler{base: base{cfg: cfg, log: log, version: version}}
+	return openReconciler(cfg, version, log, apply, once, "")
+}
+
+// openReconciler also says who begins the run; "" where nobody has.
+func openReconciler(cfg Config, version string, log *slog.Logger, apply, once bool, by string) (*Reconciler, error) {
+	r := &Reconciler{base: base{cfg: cfg, log: log, version: version}, by: by}
+	if apply {
+		if err := cfg.Reconcile.ruled(); err != nil {
+			return nil, err
+		}
+	}
 	if once {
 		r.patience = oncePatience
 	}
@@ -99,19 +111,19 @@ func (r *Reconciler) openKafka(apply bool) (err error) {
 		return prefixed("audit.", err)
 	}
 	r.opened("kafka topics", func(context.Context) error { return r.sink.Close() })
-	conf := kafkasource.Config{
+	r.kafka = kafkasource.Config{
 		Brokers: k.Brokers, Topic: k.Topic, Group: c.group(apply), Findings: c.topic(), Dead: or(k.DLQ, or(k.Topic, kafkasink.EventsTopic)+".dlq"),
 		TLS: topics.TLS, SASL: topics.SASL, Logger: r.log,
 	}
-	if r.source, err = kafkasource.New(conf); err != nil {
+	if r.source, err = kafkasource.New(r.kafka); err != nil {
 		return err
 	}
 	r.opened("kafka source", r.source.Close)
-	if r.topic, err = kafkasource.NewFindings(conf); err != nil {
+	if r.topic, err = kafkasource.NewFindings(r.kafka); err != nil {
 		return err
 	}
 	r.opened("findings topic", func(context.Context) error { return r.topic.Close() })
-	if r.dead, err = kafkasource.NewDeadLetters(conf); err != nil {
+	if r.dead, err = kafkasource.NewDeadLetters(r.kafka); err != nil {
 		return err
 	}
 	r.opened("dead letters", func(context.Context) error { return r.dead.Close() })
@@ -148,22 +160,21 @@ func (r *Reconciler) openGateway() error {
 func (r *Reconciler) openJob(apply, once bool) (err error) {
 	c := r.cfg.Reconcile
 	conf := reconcile.Config{
-		Source: r.source, Findings: []reconcile.Findings{r.topic}, Rule: c.Rule, Locker: r.gw, Apply: apply,
+		Source: r.source, Findings: []reconcile.Findings{r.topic}, Rule: c.Rule, Locker: r.gw, Apply: apply, AskedBy: r.by,
 		Idle: c.Idle, Quiet: c.Quiet, Lateness: c.Lateness, Caps: reconcile.Caps(c.Caps),
-		Hooks: map[string]reconcile.Hook{}, SwitchOn: r.switchOn, DeadLetter: r.dead.Write, Logger: r.log,
+		SwitchOn: r.switchOn, DeadLetter: r.dead.Write, Logger: r.log,
 	}
 	if once {
 		conf.Source = &readOnce{Source: r.source, patience: oncePatience, behind: map[int]bool{}}
 	}
 	if r.table != nil {
 		conf.Findings = append(conf.Findings, r.table)
-	}
-	for kind, h := range c.Hooks {
-		hook, err := reconcile.NewSQLHook(reconcile.SQLHookConfig{DB: r.db, Dialect: dialect, Action: h.Action, Check: h.Check, Repair: h.Repair})
-		if err != nil {
-			return prefixed("reconcile.hooks."+kind+".", err)
+		if conf.Approvals, err = reconcile.SQLApprovals(r.db, dialect); err != nil {
+			return err
 		}
-		conf.Hooks[kind] = hook
+	}
+	if conf.Hooks, err = r.openHooks(r.kafka); err != nil {
+		return err
 	}
 	if r.job, err = reconcile.New(conf); err != nil {
 		return prefixed("reconcile.", err)

@@ -75,26 +75,23 @@ func (s shop) want(second string, repairs int) {
 // claimTwice lets two processes of one service, both under an order to bypass, give the
 // same coupon to the same user, one inside the hold of the other: the first is embedded, the
 // second is asked over HTTP. Both end, and so does the order.
-func (s shop) claimTwice(dir, redis, kafka string) {
-	s.Helper()
+func claimTwice(t *testing.T, dir, redis, kafka string, claim func(id tierlock.RequestID)) {
+	t.Helper()
 	orders := filepath.Join(dir, "switch.yaml")
-	writeOrder(s.T, orders, 1, "bypass")
+	writeOrder(t, orders, 1, "bypass")
 	var both []running
 	for _, instance := range []string{"1", "2"} {
-		c := config(s.T, filepath.Join(dir, instance), redis, kafka)
+		c := config(t, filepath.Join(dir, instance), redis, kafka)
 		c.Instance, c.Switch.File = instance, orders
-		d := run(s.T, c)
-		until(s.T, "the order is in force", func() bool { return d.gw.AppliedVersion() == 1 })
+		d := run(t, c)
+		until(t, "the order is in force", func() bool { return d.gw.AppliedVersion() == 1 })
 		both = append(both, d)
-	}
-	claim := func(id tierlock.RequestID) {
-		s.do(`INSERT INTO claims (coupon, holder, state) VALUES ('u42-c7', $1, 'claimed')`, id.Fingerprint())
 	}
 	chain, err := both[0].gw.Chain("coupon")
 	if err != nil {
-		s.Fatal(err)
+		t.Fatal(err)
 	}
-	err = chain.Do(s.Context(), "u42-c7", func(_ context.Context, first tierlock.Grant) error {
+	err = chain.Do(t.Context(), "u42-c7", func(_ context.Context, first tierlock.Grant) error {
 		claim(first.RequestID)
 		second := tierlock.NewRequestID()
 		hold := `{"key":"biz:coupon:lock:u42-c7","request_id":"` + second.Secret() + `"`
@@ -104,16 +101,24 @@ func (s shop) claimTwice(dir, redis, kafka string) {
 		return nil
 	}, gateway.About(audit.Business{Type: "coupon", ID: "u42-c7", Op: "claim", Delta: 1}))
 	if err != nil {
-		s.Fatal(err)
+		t.Fatal(err)
 	}
 	for _, d := range both {
 		if err := d.stop(); err != nil {
-			s.Fatal(err)
+			t.Fatal(err)
 		}
 	}
 	if err := switchcfg.WriteFile(orders, switchcfg.Document{Version: 2, Chains: map[string]switchcfg.Directive{}}); err != nil {
-		s.Fatal(err)
+		t.Fatal(err)
 	}
+}
+
+// claimTwice is the same with a row of the shop for each claim.
+func (s shop) claimTwice(dir, redis, kafka string) {
+	s.Helper()
+	claimTwice(s.T, dir, redis, kafka, func(id tierlock.RequestID) {
+		s.do(`INSERT INTO claims (coupon, holder, state) VALUES ('u42-c7', $1, 'claimed')`, id.Fingerprint())
+	})
 }
 
 // TestTheHooksOfTheFileRepair runs the SQL of docs/config.md on a real PostgreSQL: a dry

@@ -233,14 +233,7 @@ func (r *ReconcileConfig) check(f *faults) {
 		}
 	}
 	f.under("reconcile.", r.Rule.Validate())
-	if len(r.Hooks) > 0 && r.Database == nil {
-		f.add("reconcile.hooks", "", "look at the business database: want database beside them")
-	}
-	for _, name := range slices.Sorted(maps.Keys(r.Hooks)) {
-		if strings.TrimSpace(r.Hooks[name].Check) == "" {
-			f.add("reconcile.hooks."+name+".check", "", "want a query that returns how much is wrong")
-		}
-	}
+	r.checkHooks(f)
 	if d := r.Database; d != nil {
 		if d.Driver != "postgres" {
 			f.add("reconcile.database.driver", d.Driver, "want postgres")
