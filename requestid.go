@@ -58,9 +58,16 @@ func (id RequestID) AppendSecret(b []byte) []byte { return hex.AppendEncode(b, i
 // Fingerprint is the first 16 hex digits of SHA-256 over the 32 digits of [RequestID.Secret].
 // It tells two acquisitions apart and releases neither.
 func (id RequestID) Fingerprint() string {
+	var room [16]byte
+	return string(id.AppendFingerprint(room[:0]))
+}
+
+// AppendFingerprint adds what Fingerprint returns to b, and needs no memory where b has room.
+func (id RequestID) AppendFingerprint(b []byte) []byte {
 	var text [32]byte
 	hex.Encode(text[:], id.b[:])
-	return FingerprintOf(text[:])
+	sum := sha256.Sum256(text[:])
+	return hex.AppendEncode(b, sum[:8])
 }
 
 // FingerprintOf is the fingerprint of whatever value a store holds, so that a lock taken

@@ -55,6 +55,9 @@ func TestRequestIDShowsItsFingerprintOnly(t *testing.T) {
 	if len(fp) != 16 || strings.Contains(secret, fp) {
 		t.Fatalf("fingerprint %q of %q", fp, secret)
 	}
+	if added := id.AppendFingerprint([]byte("x")); string(added) != "x"+fp {
+		t.Fatalf("added %q, want x%s", added, fp)
+	}
 	js, err := json.Marshal(struct{ ID tierlock.RequestID }{id})
 	if err != nil {
 		t.Fatal(err)

@@ -63,7 +63,7 @@ func (e *Event) appendTail(b []byte) []byte {
 func (e *Event) appendHold(b []byte) []byte {
 	b = appendText(b, `,"chain":`, e.Chain)
 	b = appendText(b, `,"key":`, e.Key.String())
-	b = appendText(b, `,"holder":`, e.holder())
+	b = e.appendHolder(b)
 	b = appendText(b, `,"tier":`, e.Tier.String())
 	if e.Type == TypeAcquire {
 		b = appendText(b, `,"store":`, e.Store)
@@ -103,6 +103,14 @@ func (e *Event) appendHold(b []byte) []byte {
 		b = e.Business.append(b)
 	}
 	return b
+}
+
+// appendHolder appends the fingerprint, computed where only the id is known.
+func (e *Event) appendHolder(b []byte) []byte {
+	if e.Holder != "" || e.ID.IsZero() {
+		return appendText(b, `,"holder":`, e.Holder)
+	}
+	return append(e.ID.AppendFingerprint(append(b, `,"holder":"`...)), '"')
 }
 
 func (b *Business) append(to []byte) []byte {

@@ -186,11 +186,3 @@ func (e *Event) Time() time.Time {
 	}
 	return e.GrantedAt
 }
-
-// holder is the fingerprint, computed where only the id is known.
-func (e *Event) holder() string {
-	if e.Holder == "" && !e.ID.IsZero() {
-		return e.ID.Fingerprint()
-	}
-	return e.Holder
-}
