@@ -76,9 +76,9 @@ type op struct {
 	of    tierlock.Key
 	key   string // the lock, or what the operation is about in its place
 	shape int
-	depth string // the record of its entries, where its shape says so
-	fence string // its fence record, where its shape says so
-	line  string // who waits for it, where its shape says so
+	depth name // the record of its entries, where its shape says so
+	fence name // its fence record, where its shape says so
+	line  name // who waits for it, where its shape says so
 	entry uint64
 	id    secret
 	ttl   int64 // milliseconds
@@ -94,7 +94,10 @@ type op struct {
 // about has o ask about hold. An op is filled where it stays: copied from hand to hand it
 // cost a sixth of the client's time (measured).
 func (o *op) about(hold tierlock.Hold) {
-	*o = op{of: hold.Key, key: hold.Key.String(), ttl: hold.TTL.Milliseconds(), entry: hold.Entry}
+	*o = op{
+		of: hold.Key, key: hold.Key.String(), ttl: hold.TTL.Milliseconds(), entry: hold.Entry,
+		depth: o.depth, fence: o.fence, line: o.line, // for their room
+	}
 	hold.ID.AppendSecret(o.id[:0])
 	if o.entry != 0 {
 		o.deepen()
@@ -104,18 +107,29 @@ func (o *op) about(hold tierlock.Hold) {
 // The three below add one of the records beside its lock.
 func (o *op) deepen() {
 	o.shape |= shapeEntry
-	o.depth = "{" + o.key + "}:depth"
+	o.depth = o.depth.beside(o.key, "depth")
 }
 
 func (o *op) fenced() {
 	o.shape |= shapeFenced
-	o.fence = "{" + o.key + "}:fence"
+	o.fence = o.fence.beside(o.key, "fence")
 }
 
 func (o *op) lined() {
 	o.shape |= shapeLine
-	o.line = "{" + o.key + "}:wait"
+	o.line = o.line.beside(o.key, "wait")
 }
+
+// name is that of a record beside a lock. It is written where the last one stood.
+type name []byte
+
+func (n name) beside(key, what string) name {
+	n = append(append(n[:0], '{'), key...)
+	return append(append(n, "}:"...), what...)
+}
+
+// MarshalBinary is called by go-redis as it writes the request.
+func (n *name) MarshalBinary() ([]byte, error) { return *n, nil }
 
 // secret is a request id as it stands in the store.
 type secret [32]byte

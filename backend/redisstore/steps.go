@@ -63,7 +63,7 @@ func (s *Store) mint(q *question, req tierlock.Request) (token tierlock.Token, e
 	err = s.send(q, req.Key, func(to place) error {
 		r := to.node.wanted(req)
 		defer r.free()
-		r.key = r.fence
+		r.key = string(r.fence)
 		r.shape, r.limit = 0, notAfter{}
 		said, _, err := to.node.acquiring.alone(q, to, &mintScript, r)
 		token = said.token
