@@ -128,25 +128,10 @@ func (t *FindingsTable) Standing(ctx context.Context, key tierlock.Key) ([]Findi
 		key.String(), string(KindOverlap), string(StateSuperseded), string(StateWithdrawn))
 }
 
-func (t *FindingsTable) list(ctx context.Context, where string, args ...any) ([]Finding, error) {
-	query := t.d.bind(`SELECT state, document FROM tierlock_findings ` + where + ` ORDER BY from_us, id`)
-	rows, err := t.db.QueryContext(ctx, query, args...)
-	if err != nil {
-		return nil, fmt.Errorf("reconcile: list findings: %w", err)
-	}
-	defer rows.Close()
-	var out []Finding
-	for rows.Next() {
-		var f Finding
-		var state, document string
-		if err := rows.Scan(&state, &document); err != nil {
-			return nil, fmt.Errorf("reconcile: list findings: %w", err)
-		}
-		if err := json.Unmarshal([]byte(document), &f); err != nil {
-			return nil, fmt.Errorf("reconcile: decode finding: %w", err)
-		}
-		f.State = State(state)
+func (t *FindingsTable) list(ctx context.Context, where string, args ...any) (out []Finding, err error) {
+	err = t.each(ctx, func(f Finding) error {
 		out = append(out, f)
-	}
-	return out, rows.Err()
+		return nil
+	}, where, args...)
+	return out, err
 }
