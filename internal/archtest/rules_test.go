@@ -27,6 +27,7 @@ var allowed = map[string][]string{
 	"gateway/gatewaytest":   {"gateway", "audit", "switchcfg", "localfallback", "degrade"},
 	"reconcile":             {"audit"},
 	"reconcile/kafkasource": {"reconcile", "audit"},
+	"reconcile/incident":    {"reconcile", "audit"},
 	"metrics":               {"gateway", "audit", "reconcile", "degrade", "switchcfg"},
 	"internal/api":          {"gateway", "audit"},
 	"internal/signals":      {"gateway", "degrade", "switchcfg"},
