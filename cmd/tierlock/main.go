@@ -36,6 +36,10 @@ func run(ctx context.Context, args []string) int {
 		return p.Reconcile(ctx, rest)
 	case "repairs":
 		return p.Repairs(ctx, rest)
+	case "report":
+		return p.Report(ctx, rest)
+	case "why":
+		return p.Why(ctx, rest)
 	case "health":
 		return p.Health(ctx, rest)
 	case "explain":

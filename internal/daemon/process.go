@@ -16,6 +16,9 @@ const (
 	ExitOK    = 0
 	ExitError = 1
 	ExitUsage = 2 // the command line or the configuration is wrong; nothing was started
+	// ExitOpen: a report was made, and conflicts are open or events may be missing. The codes
+	// between are of commands that take a lock: held, timeout, degraded grant.
+	ExitOpen = 6
 )
 
 // Usage is what a newcomer sees.
@@ -29,6 +32,12 @@ const Usage = `Tierlock keeps business locks working when the store behind them 
                               (a dry run until you say --apply)
   tierlock repairs VERB -c FILE
                               which repairs wait for people: ls, show, approve, reject
+  tierlock report -c FILE --incident FROM..TO
+                              what a degraded period let through, what became of it, and
+                              whether the events are complete; show, assign, review, sign,
+                              verify
+  tierlock why -c FILE --biz TYPE:ID --at T
+                              who held what around a point in time, on which tier, and why
   tierlock health [HOST:PORT] ask a running daemon where its chains stand
   tierlock explain KEY        ask it which tier would serve a key now and why, who holds it
                               and who waits
@@ -43,7 +52,8 @@ const Usage = `Tierlock keeps business locks working when the store behind them 
   tierlock version            what this binary is
   tierlock help COMMAND       the flags of one command
 
-Exit codes: 0 ok, 1 error, 2 usage or configuration.
+Exit codes: 0 ok, 1 error, 2 usage or configuration; report also 6, something is open or
+events may be missing.
 `
 
 // Process is what a command needs of the process it runs in.
@@ -109,6 +119,10 @@ func (p Process) Help(args []string) int {
 		q.reconcileFlags().fs.Usage()
 	case "repairs":
 		q.repairsFlags().fs.Usage()
+	case "report":
+		q.reportFlags().fs.Usage()
+	case "why":
+		q.whyFlags().fs.Usage()
 	case "health":
 		fs, _ := q.healthFlags()
 		fs.Usage()

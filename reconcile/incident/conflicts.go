@@ -189,6 +189,10 @@ func (m *maker) repaired(ctx context.Context, c *reconcile.Case, results map[str
 		return actionWould, 0, nil
 	case r.Result == reconcile.ResultFailed:
 		return actionFailed, 0, nil
+	case r.Result == reconcile.ResultWaiting:
+		return actionWaiting, 0, nil
+	case r.Result == reconcile.ResultRejected:
+		return actionRejected, 0, nil
 	}
 	return actionClean, 0, nil
 }
@@ -198,12 +202,14 @@ const (
 	actionClean    = "checked: nothing was wrong"
 	actionRepaired = "repaired"
 	actionAgain    = "repaired, and wrong again"
+	actionRejected = "repair rejected"
 	actionNone     = "nothing yet"
 	actionWould    = "dry run: would be repaired"
+	actionWaiting  = "waits for people's approval"
 	actionFailed   = "repair failed"
 )
 
-var pressing = []string{"", actionClean, actionRepaired, actionNone, actionWould, actionFailed}
+var pressing = []string{"", actionClean, actionRepaired, actionRejected, actionNone, actionWould, actionWaiting, actionFailed}
 
 func graver(a, b string) string {
 	return pressing[max(slices.Index(pressing, a), slices.Index(pressing, b))]

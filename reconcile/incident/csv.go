@@ -78,8 +78,14 @@ func (r *Report) requestRows() (rows []row) {
 			state string
 			n     int
 		}{
-			{"granted", q.Granted}, {"released", q.Released}, {"expired", q.Expired}, {"lost", q.Lost}, {"forced", q.Forced},
-			{"untold", q.Untold}, {"committed", q.Committed}, {"rolled_back", q.RolledBack},
+			{"granted", q.Granted},
+			{"released", q.Released},
+			{"expired", q.Expired},
+			{"lost", q.Lost},
+			{"forced", q.Forced},
+			{"untold", q.Untold},
+			{"committed", q.Committed},
+			{"rolled_back", q.RolledBack},
 		} {
 			rows = append(rows, row{what: "requests", chain: q.Chain, tier: q.Tier.String(), state: part.state, count: strconv.Itoa(part.n)})
 		}

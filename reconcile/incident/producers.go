@@ -67,7 +67,7 @@ func (p *producer) current() uint64 {
 	return slices.Max(slices.Collect(maps.Keys(p.epochs)))
 }
 
-// around is when the seqs from to to of an epoch were written. Where the epoch has no
+// around is when a range of an epoch's seqs was written. Where the epoch has no
 // marker on one side, the neighbouring epochs tell.
 func (p *producer) around(number, from, to uint64) (before, after time.Time) {
 	if e := p.epochs[number]; e != nil {

@@ -78,10 +78,10 @@ func (r *Report) sumRecords(t *Total) (settled map[string]bool) {
 }
 
 // open tells whether a conflict is nobody's yet: the job has neither cleared nor repaired
-// it, and not every record in it was found right, or settled by hand. A record that is
-// wrong is open by itself.
+// it, nobody has decided against its repair, and not every record in it was found right, or
+// settled by hand. A record that is wrong is open by itself.
 func open(c *Conflict, settled map[string]bool) bool {
-	if c.State == reconcile.StateClean || c.State == reconcile.StateRepaired || !stands(c.State) {
+	if c.State == reconcile.StateClean || c.State == reconcile.StateRepaired || c.State == reconcile.StateRejected || !stands(c.State) {
 		return false
 	}
 	for _, name := range c.Business {

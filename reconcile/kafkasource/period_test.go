@@ -26,8 +26,9 @@ func period(t *testing.T, cfg PeriodConfig) *Period {
 }
 
 // drain reads p to its end.
-func drain(t *testing.T, p *Period) (got seen) {
+func drain(t *testing.T, p *Period) *seen {
 	t.Helper()
+	got := &seen{}
 	for {
 		b, err := p.Next(t.Context())
 		if errors.Is(err, io.EOF) {
