@@ -24,7 +24,7 @@ type Gate uint8
 const (
 	GateOpen    Gate = iota // nothing but a free slot
 	GateTrickle             // one of two a second for the whole target
-	GateRamp                // less than Ask.Share of the wire out
+	GateRamp                // less than Ask.Share of the wire out, of a weak chain's of its part
 )
 
 // Ask is one operation that wants to start.
@@ -112,7 +112,7 @@ func (s *Sensor) admitLocked(now time.Time, ask Ask) error {
 		}
 		s.trickle = now.Add(trickleEvery)
 	case GateRamp:
-		if s.wire.out >= max(1, int(ask.Share*float64(s.wire.limit))) {
+		if !s.wire.ramps(!ask.Strong, ask.Share) {
 			return ErrRamp
 		}
 	}

@@ -48,6 +48,17 @@ func (w *wire) room(weak bool) bool {
 // may have more out than their part; what is beyond it takes nothing from the strong ones.
 func (w *wire) counted() int { return w.out - max(0, w.weak-w.weakLimit) }
 
+// ramps tells whether one more may go out while share of the wire is in use. The weak part
+// is scaled with it, so that a flood of weak chains leaves strong ones their part of the ramp,
+// too. One may always be out.
+func (w *wire) ramps(weak bool, share float64) bool {
+	part := max(1, int(share*float64(w.weakLimit)))
+	if weak && w.weak >= part {
+		return false
+	}
+	return w.out-max(0, w.weak-part) < max(1, int(share*float64(w.limit)))
+}
+
 // take takes a slot if one is free.
 func (w *wire) take(weak bool) bool {
 	if !w.room(weak) {

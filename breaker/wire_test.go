@@ -393,3 +393,34 @@ func TestRampKeepsToItsShare(t *testing.T) {
 		}
 	}
 }
+
+// A flood of weak chains takes its part of the ramp and not all of it; what it releases
+// meanwhile takes nothing from the strong chains' part either.
+func TestWeakFloodLeavesStrongChainsTheirPartOfTheRamp(t *testing.T) {
+	s := sensor(t, breaker.Config{Wire: 40})
+	weak := breaker.Ask{Gate: breaker.GateRamp, Share: .2}
+	strong := weak
+	strong.Strong = true
+	enters := func(ask breaker.Ask) (in []breaker.Pass) {
+		for {
+			p, err := s.Enter(t.Context(), ask)
+			if err != nil {
+				if !errors.Is(err, breaker.ErrRamp) {
+					t.Fatal(err)
+				}
+				return in
+			}
+			in = append(in, p)
+		}
+	}
+	flood := enters(weak)
+	for range 10 {
+		flood = append(flood, s.Count(breaker.Ask{}))
+	}
+	if n := len(flood) - 10; n != 6 {
+		t.Errorf("%d weak ones in, want 6 of the 8 on the ramp", n)
+	}
+	if n := len(enters(strong)); n != 2 {
+		t.Errorf("%d strong ones in beside the flood, want the other 2", n)
+	}
+}
