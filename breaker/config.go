@@ -25,6 +25,10 @@ const (
 	// firstProbes is how many probes follow fast on the first hard fault: half a second
 	// of them, so that a restart costs no more than it takes.
 	firstProbes = 5
+	// lookEvery is how often it is noted, while a probe is out, that this process runs. What is
+	// later by more than stall means that it did not: it was suspended, or had no processor.
+	lookEvery = 100 * time.Millisecond
+	stall     = 200 * time.Millisecond
 	// wireShare is the part of an attempt that an operation must have been on the wire
 	// for its timeout to say that the store is slow. An attempt that waited for a slot,
 	// or whose caller was in a hurry, had less time than a healthy store is allowed to

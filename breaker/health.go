@@ -56,6 +56,8 @@ type health struct {
 	fast        int       // of them, in a row, in under half an attempt
 	silent      time.Time // since when probes are out without an answer; zero: they are answered
 	probing     bool      // one is out now
+	ran         time.Time // when this process was last seen to run while one is out
+	back        time.Time // when a probe was last answered that ended an outage; zero: never
 
 	fault   time.Time // the last of any kind
 	worried time.Time // till when to probe
@@ -86,6 +88,9 @@ func (s *Sensor) judgeLocked(t *ticket, err error) (fault bool) {
 	}
 	s.fuse.settle(t, err)
 	switch {
+	case k == timeout && t.start.Before(s.health.back):
+		// It went out into an outage that is over, and hung. A store that has come back and is
+		// called slow for it would be back in full use with no ramp.
 	case k == timeout && now.Sub(t.start) >= time.Duration(wireShare*float64(s.cfg.Attempt)):
 		s.health.timeouts.add(now)
 	case k >= failure && !stale:
@@ -120,12 +125,25 @@ func (s *Sensor) failedLocked(now time.Time, k kind, err error) {
 	}
 }
 
-// unanswered is for how long probes have been out without an answer.
+// unanswered is for how long probes have been out without an answer. Time in which this process
+// did not run is not the store's: the answer may lie in the socket all the while, and whoever
+// gets to run first looks here.
 func (h *health) unanswered(at time.Time) time.Duration {
 	if h.silent.IsZero() {
 		return 0
 	}
+	if last := h.ran.Add(lookEvery + stall); h.probing && at.After(last) {
+		at = last
+	}
 	return max(0, at.Sub(h.silent))
+}
+
+// runs notes that this process runs, and takes the time in which it did not off the silence.
+func (h *health) runs(now time.Time) {
+	if gone := now.Sub(h.ran) - lookEvery; gone > stall && !h.silent.IsZero() {
+		h.silent = h.silent.Add(gone)
+	}
+	h.ran = now
 }
 
 // heard notes that the store answered an operation that went out after the probes that it

@@ -91,19 +91,22 @@ func (s *Sensor) probe(ctx context.Context) {
 		return
 	}
 	s.mu.Lock()
-	s.health.probing = true
+	s.health.probing, s.health.ran = true, start
 	if s.health.silent.IsZero() {
 		s.health.silent = start
 	}
 	s.mu.Unlock()
 
+	looks := s.lookOn()
 	limited, cancel := context.WithTimeout(ctx, probeLimit)
 	err := s.cfg.Probe(limited)
 	cancel()
+	looks.Stop()
 	ended := ctx.Err() != nil
 
 	now := time.Now()
 	s.mu.Lock()
+	s.health.runs(now)
 	s.health.probing = false
 	if ended {
 		s.mu.Unlock()
@@ -119,6 +122,23 @@ func (s *Sensor) probe(ctx context.Context) {
 		s.cfg.Logger.DebugContext(ctx, "probe not answered", "target", s.cfg.Name, "error", err)
 	}
 	s.cfg.Changed()
+}
+
+// lookOn notes every lookEvery that this process runs, until the timer is stopped.
+func (s *Sensor) lookOn() *time.Timer {
+	var timer *time.Timer
+	armed := make(chan struct{})
+	timer = time.AfterFunc(lookEvery, func() {
+		<-armed
+		s.mu.Lock()
+		if s.health.probing {
+			s.health.runs(time.Now())
+			timer.Reset(lookEvery)
+		}
+		s.mu.Unlock()
+	})
+	close(armed)
+	return timer
 }
 
 // presume stands in for the probe of a store that cannot be asked: after Config.Open
@@ -148,7 +168,7 @@ func (s *Sensor) probedLocked(start, now time.Time, err error) {
 	h.due = start.Add(jitter(every))
 
 	if err == nil || kindOf(err) == foreign {
-		s.wellLocked(now.Sub(start))
+		s.wellLocked(now, now.Sub(start))
 		return
 	}
 	switch k := kindOf(err); k {
@@ -164,12 +184,16 @@ func (s *Sensor) probedLocked(start, now time.Time, err error) {
 }
 
 // wellLocked notes a probe that was answered after took. It puts a fresh breaker in place
-// and wipes what had failed, but not the timeouts: a slow store answers its probes, too.
-func (s *Sensor) wellLocked(took time.Duration) {
+// and wipes what had failed, but the timeouts only where it ends an outage: a slow store
+// answers its probes, too.
+func (s *Sensor) wellLocked(now time.Time, took time.Duration) {
+	h := &s.health
+	if h.refused || h.probeFailed || !s.fuse.closed() || h.unanswered(now) >= probeLimit {
+		h.back, h.timeouts = now, recent{}
+	}
 	if !s.fuse.clean() {
 		s.fuse.reset()
 	}
-	h := &s.health
 	h.refused, h.probeFailed, h.silent = false, false, time.Time{}
 	h.probes++
 	h.fast++

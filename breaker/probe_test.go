@@ -306,6 +306,60 @@ func TestTimeoutsCountByTheirTimeOnTheWire(t *testing.T) {
 	})
 }
 
+// What hung in an outage and ends when it is over says nothing of the store that has come
+// back: a release may hang for two seconds.
+func TestTimeoutsOfAnOutageAreNoSlowness(t *testing.T) {
+	for name, outage := range map[string]func(t *testing.T, g *target, s *breaker.Sensor){
+		"silent": func(_ *testing.T, g *target, s *breaker.Sensor) {
+			g.becomes(nil, never)
+			s.Worry()
+			time.Sleep(1500 * time.Millisecond)
+			g.becomes(nil, 0)
+			time.Sleep(1100 * time.Millisecond)
+		},
+		"refused": func(t *testing.T, g *target, s *breaker.Sensor) {
+			enter(t, s).Exit(fault(tierlock.ReasonDown))
+			time.Sleep(200 * time.Millisecond)
+		},
+		"a failed probe": func(_ *testing.T, g *target, s *breaker.Sensor) {
+			g.becomes(fault(tierlock.ReasonBroken), 0)
+			s.Worry()
+			time.Sleep(200 * time.Millisecond)
+			g.becomes(nil, 0)
+			time.Sleep(700 * time.Millisecond)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := &target{}
+			probed(t, g, func(t *testing.T, s *breaker.Sensor) {
+				early := enter(t, s)
+				time.Sleep(200 * time.Millisecond)
+				var hung []breaker.Pass
+				for range 16 {
+					hung = append(hung, s.Count(breaker.Ask{Strong: true}))
+				}
+				early.Exit(fault(tierlock.ReasonAttempt))
+				outage(t, g, s)
+				if r := s.Read(time.Now()); r.Probes == 0 || r.Unanswered != 0 || r.Timeouts != 0 {
+					t.Fatalf("after the outage: %+v", r)
+				}
+				for _, p := range hung {
+					p.Exit(fault(tierlock.ReasonAttempt))
+				}
+				if r := s.Read(time.Now()); r.Timeouts != 0 {
+					t.Errorf("%d timeouts of the outage count", r.Timeouts)
+				}
+				p := enter(t, s)
+				time.Sleep(200 * time.Millisecond)
+				p.Exit(fault(tierlock.ReasonAttempt))
+				if r := s.Read(time.Now()); r.Timeouts != 1 {
+					t.Errorf("%d timeouts, want the one since", r.Timeouts)
+				}
+			})
+		})
+	}
+}
+
 // TestTimeSpentWaitingForASlotIsNotTimeOnTheWire has an attempt that gets its slot with
 // 50 ms left: that the store does not answer within them says nothing.
 func TestTimeSpentWaitingForASlotIsNotTimeOnTheWire(t *testing.T) {
