@@ -134,6 +134,10 @@ func (r *reader) anything(path string, n *yaml.Node, v reflect.Value) {
 	default:
 		var scalar any
 		if err = n.Decode(&scalar); err == nil {
+			if f, ok := scalar.(float64); ok && (math.IsNaN(f) || math.IsInf(f, 0)) {
+				r.fault(path, n, "want a number") // JSON has no word for it, and with that no hash tells it from another
+				return
+			}
 			v.Set(reflect.ValueOf(scalar))
 		}
 	}

@@ -40,3 +40,15 @@ func TestValuesAreReadAsStrictlyAsATextAndKeepWhatTheyDoNotName(t *testing.T) {
 		t.Error("decoded into no pointer")
 	}
 }
+
+// What JSON has no word for would take the document its hash, and two that say different
+// things would be one.
+func TestAPolicyValueIsANumberThatJSONHas(t *testing.T) {
+	for _, value := range []string{".nan", ".inf", "-.inf"} {
+		_, err := Parse([]byte("version: 1\nchains: {}\npolicies: {other: {share: " + value + "}}\n"))
+		bad := tierlock.Invalids(err)
+		if len(bad) != 1 || bad[0].Field != "policies.other.share" || bad[0].Value != value {
+			t.Errorf("%s: %v", value, err)
+		}
+	}
+}
