@@ -121,4 +121,19 @@ func (s *Store) answerTo(ctx context.Context, req tierlock.Request) (ans tierloc
 	return ans, &tierlock.Fault{Reason: reason, Err: errForced}, true
 }
 
+// probeAnswer refuses the probes of a store that [Kit.Answer] has made to be down. If they were
+// answered, it would be back after each of them.
+func (s *Store) probeAnswer() (err error) {
+	s.with(func() {
+		for _, reason := range s.answers {
+			if reason == tierlock.ReasonDown {
+				s.counts.Probe++
+				err = &tierlock.Fault{Reason: reason, Err: errForced}
+				return
+			}
+		}
+	})
+	return err
+}
+
 var errForced = errors.New("gatewaytest: the answer that the test asked for")

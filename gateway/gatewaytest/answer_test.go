@@ -3,6 +3,7 @@ package gatewaytest_test
 import (
 	"context"
 	"errors"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -71,6 +72,27 @@ func TestAnswerGivesEveryOutcome(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A store that a test has made to be down stays so: its probes are refused, too.
+func TestAnswerDownLasts(t *testing.T) {
+	inKit(t, func(t *testing.T, k *gatewaytest.Kit) {
+		k.Answer("coupon", tierlock.ReasonDown)
+		for i := range 100 {
+			l, err := try(t, k, "coupon", strconv.Itoa(i))
+			if err != nil || l.Grant().Tier != tierlock.Local {
+				t.Fatalf("after %d calls: %v, %v", i, l, err)
+			}
+			_ = l.Unlock(t.Context())
+			if _, err := try(t, k, "order", "1"); !errors.Is(err, tierlock.ErrSystem) {
+				t.Fatalf("another chain on the store, after %d calls: %v", i, err)
+			}
+			time.Sleep(90 * time.Millisecond)
+		}
+		if steps := k.Status().Chains; steps[0].Targets[0].Epoch != 1 {
+			t.Errorf("%d changes of health", steps[0].Targets[0].Epoch)
+		}
+	})
 }
 
 func TestAnswerLeavesOtherChainsAlone(t *testing.T) {

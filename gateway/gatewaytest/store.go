@@ -102,6 +102,9 @@ func (s *Store) ClockError() (time.Duration, bool) { return time.Millisecond, tr
 
 // Probe asks for a sign of life.
 func (s *Store) Probe(ctx context.Context, _ string) error {
+	if err := s.probeAnswer(); err != nil {
+		return err
+	}
 	_, err := s.ask(ctx, &s.counts.Probe, nothing)
 	return err
 }
