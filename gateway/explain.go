@@ -222,7 +222,7 @@ func (c *Chain) foresee(r *request, store *ExplainedStore, here []ExplainedHolde
 	}
 	switch route.Tier {
 	case tierlock.Shared:
-		next.admitted(c, route)
+		next.admitted(r, route)
 		if err := c.heldLocally(r, now); err != nil {
 			return next.refused(err.Verdict, "holder")
 		}
@@ -231,15 +231,15 @@ func (c *Chain) foresee(r *request, store *ExplainedStore, here []ExplainedHolde
 		}
 		switch store.Found {
 		case "held":
-			return next.refused(c.policy.Ladder.Refusal(tierlock.ReasonHeld), "store")
+			return next.refused(r.policy.Ladder.Refusal(tierlock.ReasonHeld), "store")
 		case "unknown":
-			return next.refused(c.policy.Ladder.Refusal(store.Fault), "store")
+			return next.refused(r.policy.Ladder.Refusal(store.Fault), "store")
 		}
 	case tierlock.Local:
 		if err := c.heldShared(r); err != nil {
 			return next.refused(err.Verdict, "holder")
 		}
-		return c.foreseeLocal(next, here)
+		return c.foreseeLocal(r, next, here)
 	case tierlock.Bypass:
 	default:
 		return next.refused(route.Verdict, next.By)
@@ -248,24 +248,25 @@ func (c *Chain) foresee(r *request, store *ExplainedStore, here []ExplainedHolde
 }
 
 // foreseeLocal asks for a permit of the table.
-func (c *Chain) foreseeLocal(next ExplainedNext, here []ExplainedHolder) ExplainedNext {
-	taken := 0
+func (c *Chain) foreseeLocal(r *request, next ExplainedNext, here []ExplainedHolder) ExplainedNext {
+	taken, alone := 0, false
 	for i := range here {
 		if here[i].Tier == tierlock.Local {
 			taken++
+			alone = alone || here[i].Exclusive // and stays so, whatever permits has become since
 		}
 	}
-	switch p := &c.current.Load().Local; {
-	case taken >= p.Permits:
-		return next.refused(c.policy.Ladder.Refusal(tierlock.ReasonHeld), "table")
+	switch p := &r.policy.Local; {
+	case alone, taken >= p.Permits:
+		return next.refused(r.policy.Ladder.Refusal(tierlock.ReasonHeld), "table")
 	case taken == 0 && c.table.Live() >= p.Keys:
-		return next.refused(c.policy.Ladder.Refusal(tierlock.ReasonFull), "table")
+		return next.refused(r.policy.Ladder.Refusal(tierlock.ReasonFull), "table")
 	}
 	return next
 }
 
 // admitted says who may go out to a store that is slow or coming back.
-func (n *ExplainedNext) admitted(c *Chain, route degrade.Route) {
+func (n *ExplainedNext) admitted(r *request, route degrade.Route) {
 	switch route.Admit {
 	case degrade.AdmitTrickle:
 		n.Admits = "trickle"
@@ -274,7 +275,7 @@ func (n *ExplainedNext) admitted(c *Chain, route degrade.Route) {
 	default:
 		return
 	}
-	others := ExplainedNext{}.refused(c.policy.Ladder.Refusal(route.Reason), "health")
+	others := ExplainedNext{}.refused(r.policy.Ladder.Refusal(route.Reason), "health")
 	n.Others = &others
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/degrade"
 	"github.com/tierlock/tierlock/gateway"
+	"github.com/tierlock/tierlock/switchcfg"
 )
 
 func (k one) explain(id string) *gateway.Explanation {
@@ -63,7 +64,16 @@ func TestWhatIsForetoldComes(t *testing.T) {
 		"ordered to reject":            {strong(), func(k one) { k.Force("c", tierlock.ModeReject) }, "order", ""},
 		"ordered to optimistic":        {guarded(), func(k one) { k.Force("c", tierlock.ModeOptimistic) }, "order", ""},
 		"ordered to local, held":       {weak(), func(k one) { k.lease("a"); k.Force("c", tierlock.ModeLocal) }, "holder", ""},
-		"the store has forgotten":      {noFence, func(k one) { k.ask("b"); k.Store.Forget() }, "lock_delay", ""},
+		"broken, on_down is fail by now": {weak(), func(k one) {
+			k.amend(switchcfg.Values{"on_down": "fail"})
+			k.Store.DropReplies(2)
+		}, "store", ""},
+		"a permit taken alone, more by now": {single, func(k one) {
+			k.takeDown()
+			k.lease("a")
+			k.amend(switchcfg.Values{"local": map[string]any{"permits": 3}})
+		}, "table", ""},
+		"the store has forgotten": {noFence, func(k one) { k.ask("b"); k.Store.Forget() }, "lock_delay", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, c.policy, func(t *testing.T, k one) {
@@ -85,6 +95,15 @@ func TestWhatIsForetoldComes(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// amend changes the chain's policy live.
+func (k one) amend(v switchcfg.Values) {
+	k.t.Helper()
+	d := switchcfg.Document{Version: 1000, Chains: map[string]switchcfg.Directive{}, Policies: map[string]switchcfg.Values{"c": v}}
+	if err := k.Apply(d); err != nil {
+		k.t.Fatal(err)
 	}
 }
 
