@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"errors"
 	"regexp"
 	"runtime"
 	"strconv"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/gateway"
 	"github.com/tierlock/tierlock/internal/servers"
 )
@@ -27,16 +29,17 @@ func TestARealRedisKeepsTenThousandLocks(t *testing.T) {
 	before := runtime.NumGoroutine()
 	const all, ttl = 10_000, 6 * time.Second
 	var held []*gateway.Locks
-	for len(held)*100 < all {
+	for turn := 0; len(held)*100 < all; turn++ {
 		ids := make([]string, 100)
 		for i := range ids {
-			ids[i] = "held" + strconv.Itoa(len(held)*100+i)
+			ids[i] = "held" + strconv.Itoa(turn*100+i)
 		}
-		locks, err := orders.LockAll(t.Context(), ids, gateway.WithTTL(ttl))
-		if err != nil {
+		switch locks, err := orders.LockAll(t.Context(), ids, gateway.WithTTL(ttl)); {
+		case err == nil:
+			held = append(held, locks)
+		case !errors.Is(err, tierlock.ErrTimeout) || turn > 2*all/100: // a busy machine does not make each attempt
 			t.Fatal(err)
 		}
-		held = append(held, locks)
 	}
 	most, from, calls := 0, time.Now(), scriptCalls(t, boss)
 	for time.Since(from) < 2*ttl {
@@ -56,7 +59,7 @@ func TestARealRedisKeepsTenThousandLocks(t *testing.T) {
 		t.Errorf("%d keys after two ttls", n)
 	}
 	for _, locks := range held {
-		if err := locks.Unlock(t.Context()); err != nil {
+		if err := locks.Unlock(t.Context()); err != nil && !errors.Is(err, tierlock.ErrTimeout) {
 			t.Fatal(err)
 		}
 	}
