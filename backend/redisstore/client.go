@@ -11,9 +11,6 @@ import (
 )
 
 const (
-	// probeConns is how many connections probes have to themselves: one to use while
-	// another, which met a silent server, is being replaced.
-	probeConns = 2
 	// maxDials bounds the connections that one pool makes at once, so that a server that
 	// answers too late is not met with a storm of new ones for those that timed out.
 	maxDials = 16
@@ -91,6 +88,7 @@ func (n *node) greet(ctx context.Context, c *redis.Conn) error {
 		n.learn(ctx, sent, now.Val())
 	}
 	n.inbox.open()
+	n.prober.warm()
 	return nil
 }
 

@@ -11,6 +11,15 @@ func (s *Store) Dialling() int {
 	return sum
 }
 
+// ReadyToProbe counts the connections that stand ready for probes.
+func (s *Store) ReadyToProbe() int {
+	sum := 0
+	for _, n := range s.servers.serving("") {
+		sum += int(n.prober.client.PoolStats().IdleConns)
+	}
+	return sum
+}
+
 // AskForFunctionsAgain ends the time for which their lack is believed.
 func (s *Store) AskForFunctionsAgain() {
 	for _, n := range s.servers.serving("") {

@@ -24,7 +24,7 @@ type node struct {
 	// neither of the two can keep a probe out.
 	acquires *redis.Client
 	control  *redis.Client
-	probes   *redis.Client
+	prober   *prober
 
 	acquiring   *batcher // over acquires
 	controlling *batcher // over control: releases, and renewals one at a time
@@ -40,7 +40,7 @@ func newNode(cfg *Config, addr string) *node {
 	n.functions.wanted, n.functions.addr, n.functions.log = cfg.Functions, addr, cfg.Logger
 	n.acquires = n.client(cfg.PoolSize)
 	n.control = n.client(cfg.PoolSize)
-	n.probes = redis.NewClient(options(cfg, addr, &n.dials, probeConns)) // ungreeted: see Probe
+	n.prober = newProber(cfg, addr, &n.dials)
 	n.acquiring, n.controlling = newBatcher(n, n.acquires), newBatcher(n, n.control)
 	n.inbox = newInbox(n)
 	return n
@@ -51,7 +51,7 @@ func (n *node) close() error {
 	n.inbox.close()
 	n.acquiring.close()
 	n.controlling.close()
-	err := errors.Join(n.acquires.Close(), n.control.Close(), n.probes.Close())
+	err := errors.Join(n.acquires.Close(), n.control.Close(), n.prober.close())
 	n.dials.close()
 	n.acquiring.await()
 	n.controlling.await()

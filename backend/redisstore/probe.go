@@ -12,11 +12,9 @@ const probeTTL = time.Second
 
 // Probe takes and gives back a lock that nobody else wants, with the scripts that locks
 // use, so what refuses writes fails it. Both go in one round trip, on connections that
-// nothing else uses: on a slow server each round trip counts, and the first probe has a
-// connection to make. That connection is not greeted, so a server whose replies take
-// nearly half of a probe's second is still known to be slow and not down; the scripts are there
-// already, and who the server is shows on the connections that grant. It is unfenced, so
-// it leaves no fence record behind.
+// nothing else uses; see prober. It is unfenced, so it leaves no fence record behind. A
+// server whose replies take nearly as long as ctx gives answers it, also when the connection
+// to it has to be made first.
 //
 // The target is a shard of a Cluster; the name "" stands for all of them, each of which
 // must answer.
@@ -53,17 +51,19 @@ func (s *Store) probe(ctx context.Context, key tierlock.Key) error {
 	}
 	defer q.end()
 	hold := tierlock.Hold{Key: key, ID: tierlock.NewRequestID(), TTL: probeTTL}
-	return s.send(q, key, func(to place) error { return to.probe(q, hold, q.deadline) })
+	return s.send(q, key, func(to place) error {
+		return to.node.prober.ask(q, func(ctx context.Context) error { return to.probe(ctx, hold, q.deadline) })
+	})
 }
 
-// probe takes hold and gives it back.
+// probe takes hold and gives it back, nothing of it after notAfter.
 func (p place) probe(ctx context.Context, hold tierlock.Hold, notAfter time.Time) error {
 	take, give := p.node.wanted(tierlock.Request{Hold: hold, NotAfter: notAfter}), riderFor(hold)
 	defer take.free()
 	defer give.free()
 	take.call = acquireScript.call(p, take.room[:], &take.op)
 	give.call = releaseScript.call(p, give.room[:], &give.op)
-	cmds := pipelined(ctx, p.node.probes, []*call{&take.call, &give.call})
+	cmds := pipelined(ctx, p.node.prober.client, []*call{&take.call, &give.call})
 	for i, l := range []*rider{take, give} {
 		if _, err := l.call.reply(cmds[i], 0); err != nil {
 			return err
