@@ -152,7 +152,7 @@ func (e *Event) appendMarker(b []byte) []byte {
 			b = appendString(b, chain)
 			b = appendString(append(b, ':'), e.Tiers[chain])
 		}
-		b = append(b, '}')
+		b = e.appendNews(append(b, '}'))
 	case TypeSeal:
 		b = appendUint(b, `,"sealed":`, e.Sealed)
 		b = appendUint(b, `,"first":`, e.First)

@@ -74,6 +74,14 @@ func samples(t testing.TB) map[string]audit.Event {
 			Type: audit.TypeHeartbeat, At: granted, First: 1, Last: 1060, Oldest: ended, Applied: 42, PolicyHash: "5d41",
 			Tiers: map[string]string{"order": "shared", "coupon": "bypass"},
 		}, 1061, 1052),
+		"news": here(audit.Event{
+			Type: audit.TypeHeartbeat, At: ended, First: 1, Last: 1060, PolicyHash: "5d41", Tiers: map[string]string{"coupon": "local"},
+			Steps: []audit.Step{
+				{At: granted, Chain: "coupon", From: "normal", To: "down", Reason: tierlock.ReasonDown, Dwell: 1500 * time.Millisecond, Epoch: 1},
+				{At: ended, Chain: "trial", Target: "shard-2", From: "recovering", To: "normal", Dwell: 4 * time.Second, Epoch: 3, Observed: true},
+			},
+			Replaced: []audit.Replaced{{At: granted, Store: "main"}, {At: ended, Store: "main", Target: "shard-2"}},
+		}, 1062, 1061),
 		"seal": here(audit.Event{Type: audit.TypeSeal, At: granted, Sealed: 6, First: 2, Last: 900, Clean: true}, 1062, 1061),
 		"gap":  here(audit.Event{Type: audit.TypeGap, At: granted, Cause: audit.CauseDamage, From: 40, To: 42, Count: 3}, 1063, 1062),
 	}

@@ -18,7 +18,7 @@ const (
 	TypeEnd        Type = "end"        // and is over, see How
 	TypeOptimistic Type = "optimistic" // nothing was held: the caller compared a version
 	TypeHello      Type = "hello"      // a log was opened: a new epoch begins
-	TypeHeartbeat  Type = "heartbeat"  // the producer lives; its range of seqs, tiers and switch
+	TypeHeartbeat  Type = "heartbeat"  // the producer lives; its range of seqs, tiers, switch, and what changed
 	TypeSeal       Type = "seal"       // an epoch is over: nothing of it comes after Last
 	TypeGap        Type = "gap"        // events that are lost, and why
 )
@@ -126,6 +126,8 @@ type Event struct {
 	Applied    uint64            // heartbeat: version of the switch document in force
 	PolicyHash string            // heartbeat: two services that configure one chain differently show here
 	Tiers      map[string]string // heartbeat: chain → the tier that new grants get
+	Steps      []Step            // heartbeat: changes of health since the one before
+	Replaced   []Replaced        // heartbeat: servers that took the place of others since
 	Sealed     uint64            // seal: which epoch
 	Clean      bool              // seal: its own process sealed it
 	From, To   uint64            // gap: see Cause

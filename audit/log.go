@@ -24,6 +24,7 @@ type Log struct {
 	fwd   *forwarder // nil without a sink
 
 	describe atomic.Pointer[func() Status]
+	news     news
 	bodies   sync.Pool // *[]byte
 
 	written chan struct{}      // the writer is gone
@@ -53,6 +54,7 @@ func Open(cfg Config) (*Log, error) {
 	l := &Log{
 		cfg: cfg, log: cfg.Logger, notes: newNotes(cfg.Notes),
 		written: make(chan struct{}), flushes: make(chan chan struct{}), lossy: make(chan struct{}, 1),
+		news: news{come: make(chan struct{}, 1)},
 	}
 	cur, err := l.openSpool()
 	if err != nil {

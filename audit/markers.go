@@ -49,6 +49,9 @@ func cleanlySealed(record []byte) bool {
 func (l *Log) sealOwn() error {
 	ctx, cancel := context.WithTimeout(context.Background(), markerWait)
 	defer cancel()
+	if l.news.waits() {
+		l.heartbeat(ctx)
+	}
 	l.writeGaps(ctx)
 	return l.spool.Finish(ctx, func(last uint64) []byte {
 		seal := Event{Type: TypeSeal, At: time.Now(), Sealed: l.spool.Epoch(), First: l.first, Last: last, Clean: true}
@@ -87,7 +90,8 @@ func (l *Log) wroteGap(ev Event) {
 // gapRetry is how soon a gap event that could not be written is tried again.
 const gapRetry = 500 * time.Millisecond
 
-// pulse writes a heartbeat every Heartbeat, and a gap event as soon as events were lost.
+// pulse writes a heartbeat every Heartbeat and as soon as there is news, and a gap event as
+// soon as events were lost.
 func (l *Log) pulse(ctx context.Context) {
 	beat := time.NewTicker(l.cfg.Heartbeat)
 	defer beat.Stop()
@@ -98,6 +102,8 @@ func (l *Log) pulse(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-beat.C:
+			l.heartbeat(ctx)
+		case <-l.news.come:
 			l.heartbeat(ctx)
 		case <-l.lossy:
 		case <-retry.C:
@@ -117,8 +123,12 @@ func (l *Log) heartbeat(ctx context.Context) {
 		s := (*status)()
 		ev.Applied, ev.PolicyHash, ev.Tiers = s.Applied, s.PolicyHash, s.Tiers
 	}
-	if err := l.mark(ctx, &ev); err != nil && ctx.Err() == nil {
-		l.log.Warn("heartbeat not written", slog.Any("error", err))
+	ev.Steps, ev.Replaced = l.news.take()
+	if err := l.mark(ctx, &ev); err != nil {
+		l.news.untold(ev.Steps, ev.Replaced)
+		if ctx.Err() == nil {
+			l.log.Warn("heartbeat not written", slog.Any("error", err))
+		}
 	}
 }
 

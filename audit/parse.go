@@ -57,6 +57,8 @@ type wire struct {
 	Applied    uint64            `json:"switch_version"`
 	PolicyHash string            `json:"policy_hash"`
 	Tiers      map[string]string `json:"tiers"`
+	Steps      []wireStep        `json:"steps"`
+	Replaced   []wireReplaced    `json:"replaced"`
 	Sealed     uint64            `json:"sealed"`
 	Clean      bool              `json:"clean"`
 	From       uint64            `json:"from"`
@@ -72,7 +74,7 @@ var known = map[string]bool{
 	"how": true, "outcome": true, "granted_at": true, "ended_at": true, "ttl_ms": true, "max_hold_ms": true,
 	"clock_error_us": true, "reason": true, "switch": true, "business": true, "at": true, "first": true,
 	"last": true, "oldest_unsent": true, "switch_version": true, "policy_hash": true, "tiers": true,
-	"sealed": true, "clean": true, "from": true, "to": true, "count": true, "cause": true,
+	"steps": true, "replaced": true, "sealed": true, "clean": true, "from": true, "to": true, "count": true, "cause": true,
 }
 
 // Parse reads one event. Its error is an [*tierlock.InvalidError], or several joined, fit
@@ -129,6 +131,7 @@ func (w *wire) event() (Event, error) {
 	if w.Token != nil {
 		e.Token = *w.Token
 	}
+	w.readNews(&e)
 	if w.V != formatVersion {
 		refuse("v", fmt.Sprint(w.V), "this version reads 1")
 	}

@@ -21,6 +21,7 @@ type Gateway struct {
 	chains map[string]*Chain
 	stores map[string]*store
 	audit  audit.Recorder
+	news   newsWriter
 	hooks  Hooks
 	log    *slog.Logger
 
@@ -50,7 +51,7 @@ func New(cfg Config) (*Gateway, error) {
 	}
 	g := &Gateway{
 		prefix: cfg.Prefix, chains: map[string]*Chain{}, stores: map[string]*store{},
-		audit: cfg.Audit, hooks: cfg.Hooks, log: cfg.Logger, quiet: make(chan struct{}, 1),
+		audit: cfg.Audit, news: noNews{}, hooks: cfg.Hooks, log: cfg.Logger, quiet: make(chan struct{}, 1),
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	g.stop = stop
@@ -64,6 +65,9 @@ func New(cfg Config) (*Gateway, error) {
 	}
 	if d, ok := cfg.Audit.(interface{ Describe(func() audit.Status) }); ok {
 		d.Describe(g.describe)
+	}
+	if n, ok := cfg.Audit.(newsWriter); ok {
+		g.news = n
 	}
 	g.start(g.sense)
 	g.start(g.watchdog.run)

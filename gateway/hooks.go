@@ -21,6 +21,7 @@ type Hooks struct {
 	Stepped  func(StepInfo)    // the health of a target changed for a chain; in order per chain and target
 	Ordered  func(OrderInfo)   // an operator's order began, changed or ended
 	Settled  func(SettleInfo)  // a question in doubt, or a release put off, is closed
+	Replaced func(ReplaceInfo) // another server, or one that has lost its memory, serves a target
 
 	Reported func(switchcfg.Report) // a fetch of the switch document, and what became of it
 }
@@ -82,6 +83,14 @@ type (
 		Order degrade.Order // the one in force now; zero: none
 		Was   degrade.Order // the one before; zero: none
 	}
+	// ReplaceInfo tells that what a target granted before Since may be forgotten: its server
+	// was started anew, or another has taken its place. It is noticed within a second of the
+	// first connection to it.
+	ReplaceInfo struct {
+		Store  string // its name in Config.Stores
+		Target string // empty on a store without parts
+		Since  time.Time
+	}
 	// SettleInfo tells of one closed entry of the ledger.
 	SettleInfo struct {
 		Chain  string
@@ -102,6 +111,7 @@ func Join(all ...Hooks) Hooks {
 		j.Stepped = both(j.Stepped, h.Stepped)
 		j.Ordered = both(j.Ordered, h.Ordered)
 		j.Settled = both(j.Settled, h.Settled)
+		j.Replaced = both(j.Replaced, h.Replaced)
 		j.Reported = both(j.Reported, h.Reported)
 	}
 	return j

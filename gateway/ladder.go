@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/audit"
 	"github.com/tierlock/tierlock/breaker"
 	"github.com/tierlock/tierlock/degrade"
 )
@@ -103,6 +104,10 @@ func (l *ladder) tellOne() bool {
 		l.mu.Unlock()
 	}()
 	l.log(edge)
+	l.chain.gw.news.Stepped(audit.Step{
+		At: edge.At, Chain: l.chain.name, Target: l.target.name, From: edge.From.String(), To: edge.To.String(),
+		Reason: edge.Reason, Dwell: edge.Dwell, Epoch: edge.Epoch, Observed: l.chain.policy.Ladder.Observe,
+	})
 	tell(l.chain.gw.hooks.Stepped, StepInfo{Chain: l.chain.name, Target: l.target.name, Transition: edge})
 	return true
 }
@@ -167,6 +172,7 @@ func (g *Gateway) sense(ctx context.Context) {
 		if n%int(time.Second/senseEvery) == 0 {
 			for _, s := range g.stores {
 				s.refresh()
+				s.remember(time.Now())
 			}
 		}
 		select {

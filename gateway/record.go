@@ -24,6 +24,18 @@ func (e *events) get() *audit.Event {
 
 func (e *events) put(ev *audit.Event) { e.pool.Put(ev) }
 
+// newsWriter is a recorder that also writes down what changes beside the grants: [audit.Log]
+// does, in a heartbeat of its own. It does not wait.
+type newsWriter interface {
+	Stepped(s audit.Step)
+	Replaced(r audit.Replaced)
+}
+
+type noNews struct{}
+
+func (noNews) Stepped(audit.Step)      {}
+func (noNews) Replaced(audit.Replaced) {}
+
 // record writes a grant down before the caller has it. Where the policy waits for the
 // disk — always in bypass — it returns once the event is durable, by the attempt's
 // deadline, or refuses: no record, no grant. Else it does not wait.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/audit"
 	"github.com/tierlock/tierlock/breaker"
 )
 
@@ -44,6 +45,7 @@ type target struct {
 	ladders []*ladder // guarded by mu
 	probes  int       // answered in a row, at the last look; guarded by mu
 	ill     bool      // a fault came, and no answered probe since; guarded by mu
+	since   time.Time // it remembers, at the last look; zero: not known; of the sense loop alone
 }
 
 // targetOf names the target that serves key.
@@ -136,6 +138,31 @@ func (s *store) refresh() {
 		if bound, ok := c.ClockError(); ok {
 			s.clockError.Store(int64(bound))
 		}
+	}
+}
+
+// remember notices that another server, or one without its memory, has come in a target's
+// place: what was granted there may be forgotten, and granted again.
+func (s *store) remember(now time.Time) {
+	m := s.traits.Memory
+	if m == nil {
+		return
+	}
+	s.mu.RLock()
+	all := slices.Collect(maps.Values(s.targets))
+	s.mu.RUnlock()
+	for _, t := range all {
+		since, ok := m.Since(t.name)
+		if !ok || !since.After(t.since) {
+			continue
+		}
+		known := !t.since.IsZero()
+		if t.since = since; !known {
+			continue
+		}
+		s.gw.log.Warn("store was replaced: it may have forgotten what it granted", "store", s.name, "target", t.name, "ago", now.Sub(since))
+		s.gw.news.Replaced(audit.Replaced{At: since, Store: s.name, Target: t.name})
+		tell(s.gw.hooks.Replaced, ReplaceInfo{Store: s.name, Target: t.name, Since: since})
 	}
 }
 

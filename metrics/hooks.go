@@ -91,6 +91,7 @@ func (m *Metrics) Hooks() gateway.Hooks {
 			m.stepped.get([5]string{i.Chain, i.Target, i.From.String(), i.To.String(), reasonWord(i.Reason)}).Inc()
 			m.dwelt.get([2]string{i.Chain, i.From.String()}).Observe(i.Dwell.Seconds())
 		},
+		Replaced: func(i gateway.ReplaceInfo) { m.replaced.get([2]string{i.Store, i.Target}).Inc() },
 		Ordered: func(i gateway.OrderInfo) {
 			m.ordered.get([2]string{i.Chain, orderWord(i.Order.Mode)}).Inc()
 		},

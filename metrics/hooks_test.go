@@ -208,6 +208,7 @@ func TestEveryRowOfTheTableShows(t *testing.T) {
 	hooks.Acquired(gateway.AcquireInfo{Chain: "coupon", Observed: tierlock.ReasonDown})
 	hooks.Ordered(gateway.OrderInfo{Chain: "coupon"})
 	hooks.Settled(gateway.SettleInfo{Chain: "coupon"})
+	hooks.Replaced(gateway.ReplaceInfo{Store: "main"})
 	kit := gatewaytest.New(t, map[string]gateway.Policy{"coupon": gateway.Weak("one claim at a time", gateway.Reconcile)})
 	rehearse(t, kit)
 	log, err := audit.Open(audit.Config{Dir: t.TempDir(), Hooks: m.AuditHooks()})

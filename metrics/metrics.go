@@ -26,6 +26,7 @@ type Metrics struct {
 	stepped     *cache[[5]string, prometheus.Counter]  // chain, target, from, to, reason
 	dwelt       *cache[[2]string, prometheus.Observer] // chain, state
 	observed    *cache[observedLabels, prometheus.Counter]
+	replaced    *cache[[2]string, prometheus.Counter] // store, target
 	ordered     *cache[[2]string, prometheus.Counter] // chain, mode
 	fetched     *cache[string, prometheus.Counter]    // result
 	fsync       prometheus.Observer
@@ -55,6 +56,7 @@ func New(reg prometheus.Registerer) (*Metrics, error) {
 	m.dwelt = newCache(func(k [2]string) prometheus.Observer { return dwells.WithLabelValues(k[:]...) })
 	otherwise := b.counter(observed)
 	m.observed = newCache(func(l observedLabels) prometheus.Counter { return l.child(otherwise) })
+	m.replaced = pairs(b.counter(replaced))
 	m.ordered = pairs(b.counter(switchOrders))
 	fetches := b.counter(switchFetches)
 	m.fetched = newCache(func(result string) prometheus.Counter { return fetches.WithLabelValues(result) })

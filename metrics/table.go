@@ -54,6 +54,7 @@ const (
 	transitions = "tierlock_transitions_total"
 	dwell       = "tierlock_health_dwell_seconds"
 	observed    = "tierlock_observed_total"
+	replaced    = "tierlock_store_replacements_total"
 	occupancy   = "tierlock_wire_occupancy_ratio"
 	wireShare   = "tierlock_wire_share_ratio"
 
@@ -124,6 +125,7 @@ func Table() []Metric {
 		{transitions, Counter, "Changes of health state.", []string{"chain", "target", "from", "to", "reason"}, nil},
 		{dwell, Histogram, "Time spent in a health state before it was left.", []string{"chain", "state"}, []float64{.1, .5, 1, 2, 5, 10, 30, 60, 300, 1800}},
 		{observed, Counter, "Calls of a chain on observe that its ladder would have answered otherwise, by the tier it would have asked.", []string{"chain", "tier", "reason"}, nil},
+		{replaced, Counter, "Servers that were started anew, or took another's place: what was granted before may be forgotten.", []string{"store", "target"}, nil},
 		{occupancy, Gauge, "Operations out on a target over its limit.", []string{"chain", "target"}, nil},
 		{wireShare, Gauge, "Operations of one chain out on a target over its limit, abandoned ones included.", []string{"chain", "target"}, nil},
 

@@ -7,7 +7,7 @@ import (
 )
 
 // labels are all there may be: closed sets, so that no series grows with traffic.
-var labels = []string{"chain", "target", "tier", "outcome", "reason", "margin", "result", "status", "state", "from", "to", "mode", "kind", "certainty", "version", "go_version", "hash"}
+var labels = []string{"chain", "store", "target", "tier", "outcome", "reason", "margin", "result", "status", "state", "from", "to", "mode", "kind", "certainty", "version", "go_version", "hash"}
 
 func TestTableKeepsThePrometheusRules(t *testing.T) {
 	seen := map[string]bool{}

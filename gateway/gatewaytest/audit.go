@@ -15,6 +15,8 @@ type Audit struct {
 	fail   error         // guarded by mu
 	shed   int           // guarded by mu
 	events []audit.Event // guarded by mu
+	steps  []audit.Step  // guarded by mu
+	news   []audit.Replaced
 	status func() audit.Status
 }
 
@@ -57,6 +59,34 @@ func (a *Audit) keepLocked(ev *audit.Event) {
 	kept := *ev
 	kept.Holder = kept.ID.Fingerprint()
 	a.events = append(a.events, kept)
+}
+
+// Stepped keeps a change of health; see [Audit.Steps].
+func (a *Audit) Stepped(s audit.Step) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.steps = append(a.steps, s)
+}
+
+// Replaced keeps that a store was replaced; see [Audit.Replacements].
+func (a *Audit) Replaced(r audit.Replaced) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.news = append(a.news, r)
+}
+
+// Steps returns a copy of the changes of health that heartbeats would tell, in order.
+func (a *Audit) Steps() []audit.Step {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.steps)
+}
+
+// Replacements returns a copy of what heartbeats would tell of replaced stores, in order.
+func (a *Audit) Replacements() []audit.Replaced {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.news)
 }
 
 // Describe takes what heartbeats would tell; see [Audit.Status].

@@ -31,8 +31,8 @@ func (s Seams) store(b tierlock.Backend) tierlock.Backend {
 	return s.Store(b)
 }
 
-// recorder wraps log. What heartbeats tell comes from the gateway through Describe, which
-// the wrapping must not hide.
+// recorder wraps log. What heartbeats tell comes from the gateway through the methods below,
+// which the wrapping must not hide.
 func (s Seams) recorder(log *audit.Log) audit.Recorder {
 	if s.Recorder == nil {
 		return log
@@ -46,3 +46,5 @@ type described struct {
 }
 
 func (d described) Describe(status func() audit.Status) { d.log.Describe(status) }
+func (d described) Stepped(s audit.Step)                { d.log.Stepped(s) }
+func (d described) Replaced(r audit.Replaced)           { d.log.Replaced(r) }
