@@ -2,6 +2,8 @@ package drills
 
 import (
 	"errors"
+	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -59,6 +61,49 @@ func TestAttack(t *testing.T) {
 	}
 	for _, step := range i.heard.of("order") {
 		t.Logf("%v to %v after %v", step.From, step.To, step.Dwell)
+	}
+}
+
+// Replies that come 700 and 900 ms late are late answers of a store that lives: it is never
+// taken for down, no coupon is local, and nobody waits for it. Also when the connections were
+// lost as it became slow.
+func TestASlowStoreIsNeverLeftForTheLocalLock(t *testing.T) {
+	t.Parallel()
+	for _, delay := range []time.Duration{700 * time.Millisecond, 900 * time.Millisecond} {
+		for _, lost := range []bool{false, true} {
+			if delay > 800*time.Millisecond && !soak() {
+				continue // a busy machine takes the tenth of a second that is left
+			}
+			t.Run(fmt.Sprint(delay, " connections lost ", lost), func(t *testing.T) {
+				t.Parallel()
+				i := newInstance(t, servers.Redis(t), setup{})
+				var local atomic.Int64
+				stop := crowd(8, func(caller, turn int) {
+					if tier, err := once(i.coupons, own(caller, turn)); err == nil && tier == tierlock.Local {
+						local.Add(1)
+					}
+					wait(20 * time.Millisecond)
+				})
+				defer stop()
+				wait(300 * time.Millisecond)
+				i.way.Delay(delay)
+				began := time.Now()
+				if lost {
+					i.way.Become(way.Refuse)
+					i.way.Become(way.None)
+					i.way.Delay(delay)
+				}
+				wait(lasts(3*time.Second, time.Minute))
+				stop()
+				for _, step := range i.heard.of("coupon") {
+					t.Logf("%v to %v after %v: %s", step.From, step.To, step.Dwell, step.Reason)
+				}
+				at, down := i.heard.reached("coupon", degrade.Down, began.Add(500*time.Millisecond))
+				if _, slow := i.heard.reached("coupon", degrade.Slow, began); !slow || down || !lost && local.Load() > 0 {
+					t.Errorf("slow %v, down %v (%v in), %d local grants", slow, down, at.Sub(began), local.Load())
+				}
+			})
+		}
 	}
 }
 

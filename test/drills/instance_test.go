@@ -34,8 +34,9 @@ type instance struct {
 
 // setup changes what an instance is made of.
 type setup struct {
-	store  func(*redisstore.Config)
-	policy func(name string, p *gateway.Policy)
+	store   func(*redisstore.Config)
+	policy  func(name string, p *gateway.Policy)
+	gateway func(*gateway.Config)
 }
 
 // newInstance opens an instance and has each of its chains served once.
@@ -76,9 +77,13 @@ func behind(t *testing.T, w *way.Way, with setup) *instance {
 		}
 		chains[name] = p
 	}
-	i.gw, err = gateway.New(gateway.Config{
+	all := gateway.Config{
 		Chains: chains, Stores: map[string]tierlock.Backend{"main": store}, Audit: i.trail, Hooks: i.heard.hooks(),
-	})
+	}
+	if with.gateway != nil {
+		with.gateway(&all)
+	}
+	i.gw, err = gateway.New(all)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,10 +27,10 @@ const (
 )
 
 // A flood of coupons on a sluggish store fills the part of the wire that weak chains may use.
-// Payments, one at a time, do not notice.
+// Payments, three at a time in a reserve of six, do not notice.
 func TestFloodOfCouponsLeavesPaymentsAlone(t *testing.T) {
 	t.Parallel()
-	i := newInstance(t, servers.Redis(t), setup{store: narrow(8), policy: func(name string, p *gateway.Policy) {
+	i := newInstance(t, servers.Redis(t), setup{store: narrow(24), policy: func(name string, p *gateway.Policy) {
 		p.Attempt, p.Ladder.Timeouts = patience, 64
 		p.Ladder.SaturateIn = 700 * time.Millisecond // payments must not take the flood for their own
 		if name == "coupon" {
@@ -39,7 +39,7 @@ func TestFloodOfCouponsLeavesPaymentsAlone(t *testing.T) {
 	}})
 	i.way.Delay(sluggish)
 	var flooded, crowdedOut atomic.Int64
-	stop := crowd(64, func(caller, turn int) {
+	stop := crowd(128, func(caller, turn int) {
 		_, err := once(i.coupons, own(caller, turn))
 		flooded.Add(1)
 		if reasonOf(err) == tierlock.ReasonSaturated {
@@ -48,19 +48,26 @@ func TestFloodOfCouponsLeavesPaymentsAlone(t *testing.T) {
 	})
 	defer stop()
 	wait(300 * time.Millisecond)
-	paid, unpaid := 0, 0
-	for end := time.Now().Add(lasts(2500*time.Millisecond, 15*time.Second)); time.Now().Before(end); wait(100 * time.Millisecond) {
-		if _, err := once(i.payments, own(0, paid)); err != nil {
-			unpaid++
+	const payers = 3
+	var paid, unpaid, at, most atomic.Int64
+	stopPaying := crowd(payers, func(payer, turn int) {
+		most.Store(max(most.Load(), at.Add(1)))
+		_, err := once(i.payments, own(payer, turn))
+		at.Add(-1)
+		if err != nil {
+			unpaid.Add(1)
 			t.Logf("payment: %v", err)
-			continue
+		} else {
+			paid.Add(1)
 		}
-		paid++
-	}
+		wait(50 * time.Millisecond)
+	})
+	wait(lasts(2500*time.Millisecond, time.Minute))
+	stopPaying()
 	stop()
-	t.Logf("%d payments, %d failed; %d coupons, %d found no place", paid, unpaid, flooded.Load(), crowdedOut.Load())
-	if paid < 3 || unpaid > 0 {
-		t.Errorf("%d payments failed beside %d", unpaid, paid)
+	t.Logf("%d payments, %d at a time, %d failed; %d coupons, %d found no place", paid.Load(), most.Load(), unpaid.Load(), flooded.Load(), crowdedOut.Load())
+	if paid.Load() < 3 || unpaid.Load() > 0 || most.Load() < 2 {
+		t.Errorf("%d payments failed beside %d, %d at a time", unpaid.Load(), paid.Load(), most.Load())
 	}
 	if crowdedOut.Load() < 10 {
 		t.Errorf("%d of %d coupons found no place: there was no flood", crowdedOut.Load(), flooded.Load())
