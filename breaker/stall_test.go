@@ -78,7 +78,7 @@ func beStalled() {
 			stop()
 			<-ended
 			s.Close()
-			fmt.Println(most)
+			_, _ = fmt.Fprintln(os.Stdout, most)
 			os.Exit(0)
 		case <-time.After(5 * time.Millisecond):
 		}

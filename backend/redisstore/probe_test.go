@@ -31,6 +31,7 @@ func TestFirstProbeOfASlowServerIsAnswered(t *testing.T) {
 // the connection stands since before or has to be made, each probe is answered. Probes have
 // two seconds here, so that a busy machine has its share.
 func TestProbesOfASlowServerAreAnswered(t *testing.T) {
+	t.Parallel()
 	for _, delay := range []time.Duration{1200 * time.Millisecond, 1600 * time.Millisecond} {
 		for _, lost := range []bool{false, true} {
 			t.Run(fmt.Sprint(delay, " connections lost ", lost), func(t *testing.T) {

@@ -46,7 +46,7 @@ type prober struct {
 
 func newProber(cfg *Config, addr string, dials *dialer) *prober {
 	o := options(cfg, addr, dials, probeConns)
-	o.ConnMaxIdleTime = -1 // the one that stands ready is used when something is wrong, and may be old by then
+	o.ConnMaxIdleTime = -1        // the one that stands ready is used when something is wrong, and may be old by then
 	o.PoolTimeout = socketTimeout // a probe ends by its own deadline, and a full pool of probes is no saturated server
 	o.OnConnect = func(ctx context.Context, _ *redis.Conn) error {
 		if greeted, ok := ctx.Value(greetedKey{}).(chan time.Time); ok {
