@@ -43,6 +43,7 @@ var allowed = map[string][]string{
 	"examples/order":        {"gateway", "guard", "audit"},
 	"examples/coupon":       {"gateway", "audit"},
 	"examples/shop":         {"gateway", "audit", "backend/redisstore", "examples/coupon", "examples/order", "guard", "internal/postgres"},
+	"examples/repairs":      {"audit", "reconcile", "switchcfg", "internal/postgres"},
 	"cmd/tierlock":          {"internal/daemon", "internal/demo"},
 }
 

@@ -46,6 +46,23 @@ func TestHooksOfThePageAreGood(t *testing.T) {
 	}
 }
 
+// The hooks of the examples go into a file as they are.
+func TestHooksOfTheExamplesAreGood(t *testing.T) {
+	paths, err := filepath.Glob("../../examples/repairs/*.yaml")
+	if err != nil || len(paths) != 4 {
+		t.Fatalf("%v, %v", paths, err)
+	}
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c, err := hooksOf(t, "database: {driver: postgres, dsn_env: DSN}\n"+string(text)); err != nil || len(c.Reconcile.Hooks) != 1 || c.Reconcile.ruled() != nil {
+			t.Errorf("%s: %d hooks, %v, %v", path, len(c.Reconcile.Hooks), err, c.Reconcile.ruled())
+		}
+	}
+}
+
 func TestFaultsOfHooksAreToldAtOnce(t *testing.T) {
 	for text, fields := range map[string][]string{
 		`hooks: {a: {}}`:                                        {"reconcile.hooks.a.check"},
