@@ -29,12 +29,15 @@ lint: ## the linters of .golangci.yml, installed when missing
 fmt: ## format every file the way the linters want it
 	bash scripts/lint.sh fmt
 
-soak: servers trace ## the long ones: many rounds, minutes of faults on a real Redis, a month of trace
+soak: servers flink trace ## the long ones: many rounds, minutes of faults on a real Redis, Flink, a month of trace
 	TIERLOCK_SERVERS=real TIERLOCK_SOAK=1 $(GO) test -race -timeout 60m -run Soak $(PKGS)
 	cd test && TIERLOCK_SERVERS=real TIERLOCK_SOAK=1 $(GO) test -race -timeout 60m -run 'Soak|TestFaults' ./...
 
 bench: ## lock and unlock beside other libraries, on one real Redis
 	cd bench && $(GO) run . locks
+
+flink: ## fetch the jars of a Flink inside one process, for the soak (not started)
+	@bash scripts/flink.sh
 
 trace: ## make trace.csv from the public retail data set (not committed)
 	bash scripts/trace.sh trace.csv
@@ -42,4 +45,4 @@ trace: ## make trace.csv from the public retail data set (not committed)
 clean: ## remove what was built
 	rm -rf $(BIN) build
 
-.PHONY: help build demo servers test quick lint fmt soak bench trace clean
+.PHONY: help build demo servers test quick lint fmt soak bench flink trace clean

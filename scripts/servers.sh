@@ -21,7 +21,7 @@ packages() {
   have mariadbd || [ -x /usr/sbin/mariadbd ] || missing+=(mariadb-server)
   have promtool || missing+=(prometheus)
   have strace || missing+=(strace)
-  have java || missing+=(default-jre-headless)
+  have javac || missing+=(default-jdk-headless)
   have mvn || [ -d "$cache/kafka-$kafka" ] || missing+=(maven)
   have xz || [[ ${TIERLOCK_RNACOS:-} != *.xz ]] || missing+=(xz-utils)
   [ ${#missing[@]} -eq 0 ] && return
