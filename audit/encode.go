@@ -143,6 +143,7 @@ func (e *Event) appendMarker(b []byte) []byte {
 			b = appendTime(b, `,"oldest_unsent":`, e.Oldest)
 		}
 		b = appendUint(b, `,"switch_version":`, e.Applied)
+		b = e.Refused.append(b)
 		b = appendText(b, `,"policy_hash":`, e.PolicyHash)
 		b = append(b, `,"tiers":{`...)
 		for i, chain := range slices.Sorted(maps.Keys(e.Tiers)) {
@@ -166,6 +167,29 @@ func (e *Event) appendMarker(b []byte) []byte {
 		b = appendUint(b, `,"count":`, e.Count)
 	}
 	return b
+}
+
+// append writes the counts, nothing where there are none.
+func (r Refused) append(b []byte) []byte {
+	if len(r) == 0 {
+		return b
+	}
+	b = append(b, `,"refused":{`...)
+	for i, chain := range slices.Sorted(maps.Keys(r)) {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(appendString(b, chain), ":{"...)
+		for j, answer := range slices.Sorted(maps.Keys(r[chain])) {
+			if j > 0 {
+				b = append(b, ',')
+			}
+			b = append(appendString(b, answer), ':')
+			b = strconv.AppendUint(b, r[chain][answer], 10)
+		}
+		b = append(b, '}')
+	}
+	return append(b, '}')
 }
 
 // Names come as they stand in the text, with comma, quotes and colon: one piece to copy

@@ -82,6 +82,10 @@ func samples(t testing.TB) map[string]audit.Event {
 			},
 			Replaced: []audit.Replaced{{At: granted, Store: "main"}, {At: ended, Store: "main", Target: "shard-2"}},
 		}, 1062, 1061),
+		"refused": here(audit.Event{
+			Type: audit.TypeHeartbeat, At: granted, First: 1, Last: 1060, PolicyHash: "5d41", Tiers: map[string]string{},
+			Refused: audit.Refused{"order": {"timeout slow": 2, "system_error down": 7}, "coupon": {"timeout canceled": 1}},
+		}, 1062, 1061),
 		"seal": here(audit.Event{Type: audit.TypeSeal, At: granted, Sealed: 6, First: 2, Last: 900, Clean: true}, 1062, 1061),
 		"gap":  here(audit.Event{Type: audit.TypeGap, At: granted, Cause: audit.CauseDamage, From: 40, To: 42, Count: 3}, 1063, 1062),
 	}

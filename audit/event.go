@@ -124,6 +124,7 @@ type Event struct {
 	Last       uint64            // heartbeat: seq before this one; seal: last seq of the epoch; zero: it has none
 	Oldest     time.Time         // heartbeat: time of the oldest event not sent yet; zero: all sent
 	Applied    uint64            // heartbeat: version of the switch document in force
+	Refused    Refused           // heartbeat: calls that got no grant and left no event, since the epoch began
 	PolicyHash string            // heartbeat: two services that configure one chain differently show here
 	Tiers      map[string]string // heartbeat: chain → the tier that new grants get
 	Steps      []Step            // heartbeat: changes of health since the one before

@@ -122,6 +122,7 @@ func (l *Log) heartbeat(ctx context.Context) {
 	if status := l.describe.Load(); status != nil {
 		s := (*status)()
 		ev.Applied, ev.PolicyHash, ev.Tiers = s.Applied, s.PolicyHash, s.Tiers
+		ev.Refused = s.Refused
 	}
 	ev.Steps, ev.Replaced = l.news.take()
 	if err := l.mark(ctx, &ev); err != nil {

@@ -55,6 +55,7 @@ type wire struct {
 	Last       uint64            `json:"last"`
 	Oldest     time.Time         `json:"oldest_unsent"`
 	Applied    uint64            `json:"switch_version"`
+	Refused    Refused           `json:"refused"`
 	PolicyHash string            `json:"policy_hash"`
 	Tiers      map[string]string `json:"tiers"`
 	Steps      []wireStep        `json:"steps"`
@@ -73,7 +74,7 @@ var known = map[string]bool{
 	"chain": true, "key": true, "holder": true, "tier": true, "store": true, "exclusive": true, "token": true,
 	"how": true, "outcome": true, "granted_at": true, "ended_at": true, "ttl_ms": true, "max_hold_ms": true,
 	"clock_error_us": true, "reason": true, "switch": true, "business": true, "at": true, "first": true,
-	"last": true, "oldest_unsent": true, "switch_version": true, "policy_hash": true, "tiers": true,
+	"last": true, "oldest_unsent": true, "refused": true, "switch_version": true, "policy_hash": true, "tiers": true,
 	"steps": true, "replaced": true, "sealed": true, "clean": true, "from": true, "to": true, "count": true, "cause": true,
 }
 
@@ -125,7 +126,7 @@ func (w *wire) event() (Event, error) {
 		MaxHold: time.Duration(w.MaxHold) * time.Millisecond, ClockError: time.Duration(w.ClockError) * time.Microsecond,
 		How: w.How, Outcome: w.Outcome, Reason: w.Reason, Switch: Switch(w.Switch), Business: Business(w.Business),
 		Producer: w.Producer, Epoch: w.Epoch, Seq: w.Seq, Prev: w.Prev,
-		At: w.At, First: w.First, Last: w.Last, Oldest: w.Oldest, Applied: w.Applied, PolicyHash: w.PolicyHash,
+		At: w.At, First: w.First, Last: w.Last, Oldest: w.Oldest, Applied: w.Applied, Refused: w.Refused, PolicyHash: w.PolicyHash,
 		Tiers: w.Tiers, Sealed: w.Sealed, Clean: w.Clean, From: w.From, To: w.To, Count: w.Count, Cause: w.Cause,
 	}
 	if w.Token != nil {

@@ -5,9 +5,14 @@ import "time"
 // Status is what the gateway tells for heartbeats, see [Log.Describe].
 type Status struct {
 	Applied    uint64            // version of the switch document in force; 0: none seen
+	Refused    Refused           // calls that got no grant and left no event, since the process began
 	PolicyHash string            // hash of all policies
 	Tiers      map[string]string // chain → tier that new grants get
 }
+
+// Refused counts answers by chain, and by outcome and reason: "system_error down". Counts
+// only rise.
+type Refused map[string]map[string]uint64
 
 // Stats is a moment of a [Log], for metrics and health. Counters start at Open.
 type Stats struct {

@@ -24,11 +24,12 @@ type Chain struct {
 	local  granter // the table
 	bypass granter // the fake
 
-	current atomic.Pointer[Policy] // policy with what a switch document has changed; what it cannot change may be read from either
-	order   atomic.Pointer[order]  // nil: none
-	past    orderPast
-	dry     atomic.Pointer[rehearsal] // nil: none
-	live    atomic.Int64              // locks in hand
+	current  atomic.Pointer[Policy] // policy with what a switch document has changed; what it cannot change may be read from either
+	order    atomic.Pointer[order]  // nil: none
+	past     orderPast
+	dry      atomic.Pointer[rehearsal] // nil: none
+	live     atomic.Int64              // locks in hand
+	unserved unserved
 
 	mu      sync.RWMutex
 	ladders map[string]*ladder // by target; guarded by mu
@@ -165,6 +166,9 @@ func (c *Chain) call(ctx context.Context, r *request, waits bool) (*Lock, error)
 // will record how the work ended, and to the hooks.
 func (c *Chain) told(r *request, l *Lock, err *tierlock.Error) {
 	c.rehearse(r, err)
+	if err != nil {
+		c.unserved.note(err)
+	}
 	if err != nil && r.optimistic == nil && err.Is(tierlock.ErrOptimistic) {
 		c.noteOptimistic(r, err.Reason, audit.Unknown, time.Now())
 	}

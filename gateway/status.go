@@ -114,7 +114,21 @@ func (g *Gateway) describe() audit.Status {
 			tiers[c.Chain] = t.String()
 		}
 	}
-	return audit.Status{Applied: s.Applied, PolicyHash: s.PolicyHash, Tiers: tiers}
+	return audit.Status{Applied: s.Applied, Refused: g.refused(), PolicyHash: s.PolicyHash, Tiers: tiers}
+}
+
+// refused is what no chain gave a grant for; nil: nothing.
+func (g *Gateway) refused() audit.Refused {
+	var all audit.Refused
+	for name, c := range g.chains {
+		if counts := c.unserved.told(); counts != nil {
+			if all == nil {
+				all = audit.Refused{}
+			}
+			all[name] = counts
+		}
+	}
+	return all
 }
 
 // PolicyHash is 16 hex digits over all policies in force: two services that configure one

@@ -122,9 +122,17 @@ func (p *past) tell() *past {
 		if minute >= 5 && minute < 20 {
 			tier, version = "bypass", 7
 		}
+		refused := uint64(2) // before the period; 5 more in it, and 5 after
+		if minute >= 10 {
+			refused += 5
+		}
+		if minute > 30 {
+			refused += 5
+		}
 		for _, shop := range []string{"shop-1", "shop-2"} {
 			p.put(shop, audit.Event{
-				Type: audit.TypeHeartbeat, At: p.at(m), First: 1, Last: p.seqs[shop], Applied: version, PolicyHash: "5d41",
+				Refused: audit.Refused{"order": {"system_error down": refused}},
+				Type:    audit.TypeHeartbeat, At: p.at(m), First: 1, Last: p.seqs[shop], Applied: version, PolicyHash: "5d41",
 				Tiers: map[string]string{"coupon": tier, "order": "shared"},
 			})
 		}
@@ -323,7 +331,7 @@ func wantNumbers(t *testing.T, p *past, r *incident.Report) {
 	t.Helper()
 	const records = pairs + singles + 5 + 1 + 6 + 4 + 1 // pairs, singles, local, maybe, stock, shared, the one that reaches in
 	want := incident.Total{
-		Bypassed: 2*pairs + singles, Local: 7, Optimistic: 6, Shared: 4, Conflicts: pairs + 1, Certain: pairs, Possible: 1, Open: 2,
+		Bypassed: 2*pairs + singles, Local: 7, Optimistic: 6, Refused: 10, Shared: 4, Conflicts: pairs + 1, Certain: pairs, Possible: 1, Open: 2,
 		Records: records, Checked: records - 6, Wrong: 2,
 	}
 	if r.Total != want {
@@ -338,6 +346,9 @@ func wantNumbers(t *testing.T, p *past, r *incident.Report) {
 	}
 	if want := []incident.Optimistic{{Chain: "order", Reason: tierlock.ReasonSlow, Answers: 6, Committed: 2, RolledBack: 1, Untold: 3}}; !reflect.DeepEqual(r.Optimistic, want) {
 		t.Errorf("optimistic %+v", r.Optimistic)
+	}
+	if want := []incident.Refused{{Chain: "order", Answer: "system_error down", Count: 10}}; !reflect.DeepEqual(r.Refused, want) {
+		t.Errorf("refused %+v", r.Refused)
 	}
 	if want := map[string]int{"bypass": pairs, "local_elsewhere": 1}; !reflect.DeepEqual(r.Causes, want) {
 		t.Errorf("causes %v", r.Causes)

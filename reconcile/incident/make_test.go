@@ -283,17 +283,17 @@ func TestRecordsBeyondTheMostAreCountedAndMakeItIncomplete(t *testing.T) {
 
 func TestRefusedRequestsAreThoseOfThePeriod(t *testing.T) {
 	s := newStream(t)
-	beat := func(minute int, n string) {
-		s.put("shop-3", audit.Event{Type: audit.TypeHeartbeat, At: at(time.Duration(minute) * time.Minute), Extra: map[string]json.RawMessage{
-			"refused": json.RawMessage(`{"coupon":{"system_error down":` + n + `}}`),
-		}}, false)
+	beat := func(minute int, n uint64) {
+		s.put("shop-3", audit.Event{
+			Type: audit.TypeHeartbeat, At: at(time.Duration(minute) * time.Minute), Refused: audit.Refused{"coupon": {"system_error down": n}},
+		}, false)
 	}
 	s.hello("shop-3", at(-20*time.Minute))
-	beat(-10, "2")
-	beat(-1, "3")
-	beat(10, "7")
-	beat(31, "9")
-	beat(40, "50")
+	beat(-10, 2)
+	beat(-1, 3)
+	beat(10, 7)
+	beat(31, 9)
+	beat(40, 50)
 	s.lives(nil).sealed()
 	r := make1(t, s)
 	if want := []Refused{{"coupon", "system_error down", 6}}; !reflect.DeepEqual(r.Refused, want) || r.Total.Refused != 6 {

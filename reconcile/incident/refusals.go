@@ -2,7 +2,6 @@ package incident
 
 import (
 	"cmp"
-	"encoding/json"
 	"slices"
 
 	"github.com/tierlock/tierlock/audit"
@@ -22,7 +21,7 @@ type epochOf struct {
 
 // tallies are the counts of one epoch where the period begins and where it ends.
 type tallies struct {
-	base, top map[string]map[string]uint64
+	base, top audit.Refused
 	final     bool // top is of a heartbeat after the period
 }
 
@@ -37,18 +36,10 @@ func (r *refusals) hear(ev *audit.Event) {
 	}
 	switch {
 	case ev.At.Before(r.cfg.From):
-		t.base = refused(ev)
+		t.base = ev.Refused
 	case !t.final:
-		t.top, t.final = refused(ev), !ev.At.Before(r.cfg.To)
+		t.top, t.final = ev.Refused, !ev.At.Before(r.cfg.To)
 	}
-}
-
-// refused reads the counts of a heartbeat, by chain and answer; other text is none.
-func refused(ev *audit.Event) (by map[string]map[string]uint64) {
-	if text, told := ev.Extra["refused"]; told && json.Unmarshal(text, &by) != nil {
-		return nil
-	}
-	return by
 }
 
 // list sums what was counted between the last heartbeat before the period and the first
