@@ -102,6 +102,9 @@ func (l *ledger) gap(f *reconcile.Finding) (g Gap, touches bool) {
 		g.Note = "told by an earlier run of the job"
 		return g, true
 	}
+	if e := p.epochs[g.Epoch]; g.Cause == "sequence" && e != nil && e.seen.has(g.From) {
+		return g, false // an earlier run missed it; it has come since
+	}
 	switch {
 	case g.From == 0: // a count without seqs
 		g.Earliest = p.since(g.Epoch, g.At)

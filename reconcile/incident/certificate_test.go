@@ -1,6 +1,7 @@
 package incident
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/audit"
+	"github.com/tierlock/tierlock/reconcile"
 )
 
 func TestALostEventIsNamed(t *testing.T) {
@@ -42,14 +44,43 @@ func TestALostEventIsNamed(t *testing.T) {
 	}
 }
 
+// TestAGapThatHasFilledSinceIsNone: the job had named it, and the event came later.
+func TestAGapThatHasFilledSinceIsNone(t *testing.T) {
+	var came, lost uint64
+	s := newStream(t)
+	s.lives(func(minute int) {
+		if minute == 6 {
+			came = s.hold("shop-1", bypass("u1", 6*time.Minute, time.Second))
+			x := bypass("u2", 6*time.Minute, time.Second)
+			x.lost = true
+			lost = s.hold("shop-1", x)
+		}
+	}).sealed()
+	gap := func(from uint64) reconcile.Finding {
+		return reconcile.Finding{
+			ID: fmt.Sprint("gap", from), Kind: reconcile.KindGap, State: reconcile.StateOpen, From: at(7 * time.Minute), To: at(7 * time.Minute),
+			Gap: &reconcile.Gap{Producer: "shop-1", Epoch: 1, Cause: "sequence", From: from, To: from, At: at(7 * time.Minute)},
+		}
+	}
+	c := make1(t, s, func(c *Config) { c.Store = &table{findings: []reconcile.Finding{gap(came), gap(lost)}} }).Certificate
+	for _, g := range c.Gaps {
+		if g.From != lost {
+			t.Errorf("gap %+v", g)
+		}
+	}
+	if len(c.Gaps) != 2 { // as found now, and as stored
+		t.Errorf("%d gaps", len(c.Gaps))
+	}
+}
+
 // TestEveryLostEventOfThePeriodIsNamed drops each hold's acquire in turn.
 func TestEveryLostEventOfThePeriodIsNamed(t *testing.T) {
-	for lost := range 12 {
+	for lost := range 6 {
 		n := 0
 		var seq uint64
 		s := newStream(t)
 		s.lives(func(minute int) {
-			if minute < 6 || minute >= 12 {
+			if minute < 6 || minute >= 9 {
 				return
 			}
 			for _, p := range []string{"shop-1", "shop-2"} {

@@ -75,6 +75,9 @@ func Parse(text []byte) (*Document, error) {
 	if err := dec.Decode(d); err != nil {
 		return nil, tierlock.Invalid("report", "", "is no report of tierlock: "+err.Error())
 	}
+	if dec.More() {
+		return nil, tierlock.Invalid("report", "", "want one JSON object and nothing behind it")
+	}
 	if d.Format != Format || d.Report == nil {
 		return nil, tierlock.Invalid("format", d.Format, "want "+Format)
 	}

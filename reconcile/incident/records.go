@@ -3,7 +3,6 @@ package incident
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/audit"
@@ -17,10 +16,9 @@ type recordKey struct{ kind, id string }
 type records struct {
 	cfg  *Config
 	by   map[recordKey]*touched
-	more map[recordKey]struct{} // beyond Config.MaxRecords
-	over int                    // beyond mostUnlisted, counted each time they are named
-	ends map[holdKey]time.Time  // holds of before the period: when they ended; zero: not yet
-	late map[holdKey]*audit.Event
+	more map[recordKey]struct{}   // beyond Config.MaxRecords
+	over int                      // beyond mostUnlisted, counted each time they are named
+	open map[holdKey]*audit.Event // granted before the period, and not known to be over
 }
 
 // mostUnlisted bounds the names that are kept of records which are not listed, so that
@@ -41,7 +39,7 @@ type touched struct {
 const mostNames = 10
 
 func newRecords(cfg *Config) records {
-	return records{cfg: cfg, by: map[recordKey]*touched{}, more: map[recordKey]struct{}{}, ends: map[holdKey]time.Time{}, late: map[holdKey]*audit.Event{}}
+	return records{cfg: cfg, by: map[recordKey]*touched{}, more: map[recordKey]struct{}{}, open: map[holdKey]*audit.Event{}}
 }
 
 // hold takes a grant. One of the period touches its record at once; one from before does
@@ -57,42 +55,32 @@ func (r *records) hold(ev *audit.Event) {
 	if ev.GrantedAt.Add(r.cfg.Longest).Before(r.cfg.From) {
 		return
 	}
-	id := holdKey{ev.Key.String(), ev.Holder}
-	switch ended, known := r.ends[id]; {
-	case known && ended.Before(r.cfg.From):
-		delete(r.ends, id)
-	case known:
-		delete(r.ends, id)
-		r.touch(ev)
-	default:
-		kept := *ev
-		r.late[id] = &kept
-	}
+	kept := *ev
+	r.open[holdKey{ev.Key.String(), ev.Holder}] = &kept
 }
 
-// end tells when a hold ended that was granted before the period.
+// end tells when a hold ended that was granted before the period. One whose acquire comes
+// after its end, or never, is taken to have reached in: a record too many is checked, none
+// too few.
 func (r *records) end(ev *audit.Event) {
 	if !ev.GrantedAt.Before(r.cfg.From) || ev.GrantedAt.Add(r.cfg.Longest).Before(r.cfg.From) {
 		return
 	}
 	id := holdKey{ev.Key.String(), ev.Holder}
-	if begun := r.late[id]; begun != nil {
-		delete(r.late, id)
-		if !ev.EndedAt.Before(r.cfg.From) {
-			r.touch(begun)
-		}
-		return
-	}
-	if !ev.Business.IsZero() && !ev.EndedAt.Before(r.cfg.From) {
+	begun := r.open[id]
+	delete(r.open, id)
+	switch {
+	case ev.EndedAt.Before(r.cfg.From):
+	case begun != nil:
+		r.touch(begun)
+	case !ev.Business.IsZero():
 		r.touch(ev)
-		return
 	}
-	r.ends[id] = ev.EndedAt
 }
 
 // settle takes the holds of before the period that nobody ended: they may have reached in.
 func (r *records) settle() {
-	for _, ev := range r.late {
+	for _, ev := range r.open {
 		longest := max(ev.TTL, ev.MaxHold)
 		if longest == 0 {
 			longest = r.cfg.Longest
@@ -101,8 +89,7 @@ func (r *records) settle() {
 			r.touch(ev)
 		}
 	}
-	clear(r.late)
-	clear(r.ends)
+	clear(r.open)
 }
 
 // answer takes an optimistic answer.

@@ -27,6 +27,12 @@ func (s seqs) add(n uint64) bool {
 	return true
 }
 
+// has tells whether n was seen.
+func (s seqs) has(n uint64) bool {
+	page := s[n/pageBits]
+	return page != nil && page[n%pageBits/64]&(1<<(n%64)) != 0
+}
+
 // moments tell when seqs were written, as far as markers do: a producer's seqs rise with
 // its time.
 type moments []moment
