@@ -74,7 +74,9 @@ type bar struct {
 	Before       int
 	After        int
 	TailX, TailW int
-	Text         int // the y of its label
+	Mid          int    // the y of its middle
+	Text, TextX  int    // where its label stands
+	Anchor       string // which end of it
 	Class        string
 	Label        string
 	Title        string
@@ -86,9 +88,11 @@ type tick struct {
 }
 
 const (
-	drawLeft  = 10
-	drawWidth = 780
+	drawLeft  = 45 // room for half of a tick's label
+	drawWidth = 710
 	drawLine  = 22
+	drawRight = drawLeft + drawWidth
+	drawLate  = drawLeft + drawWidth*2/3 // a label that begins later would leave the picture
 )
 
 // draw lays the members out between their first stretched start and last stretched end.
@@ -116,6 +120,10 @@ func draw(c *Conflict, from, to time.Time) picture {
 			X: x(m.GrantedAt), Y: drawLine*i + 4, Text: drawLine*i + 15, Class: m.Tier.String(), Before: x(m.GrantedAt.Add(-m.Error)), After: x(end.Add(m.Error)),
 			TailX: x(end), Label: clean(m.Tier.String() + " " + m.Holder),
 			Title: clean(fmt.Sprintf("%s %s at %s, %s to %s, ended %s%s", m.Tier, m.Holder, m.Producer, stamp(m.GrantedAt), stamp(m.EndedAt), orNone(string(m.How)), about(m))),
+		}
+		b.Mid, b.TextX, b.Anchor = b.Y+7, b.X, "start"
+		if b.X > drawLate {
+			b.TextX, b.Anchor = drawRight, "end"
 		}
 		b.W = max(x(end)-b.X, 1)
 		b.TailW = max(x(m.Latest)-b.TailX, 0)
