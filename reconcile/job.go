@@ -120,7 +120,7 @@ func (j *Job) record(ctx context.Context, r *Record, now time.Time) error {
 		return nil
 	}
 	j.fleet.hear(&ev, r, now)
-	fresh := w.feeds.hear(&ev, r, now)
+	fresh := w.feeds.hear(&ev, r, now) || r.Replayed // whose seq may have been passed long ago
 	j.count(func(b *books) { b.record(&ev, r.Partition, fresh) })
 	if fresh && !ev.Type.Marker() && j.cfg.Rule.matters(ev.Tier, ev.Outcome, ev.EndedAt) && w.absorb(&ev, r.Offset) {
 		w.noteLate(ev.Key, now)

@@ -180,3 +180,36 @@ func TestHalfABacklogTakesNoCommitBack(t *testing.T) {
 		}
 	})
 }
+
+// An event out of the dead letters counts however much its producer has sent since; the same
+// record without that mark is taken for a repetition.
+func TestAReplayedEventIsNotTooOld(t *testing.T) {
+	for _, replayed := range []bool{true, false} {
+		s, store := newStream(1), newStore()
+		p, q := s.producer("p"), s.producer("q")
+		p.beat(base, nil)
+		q.beat(base, nil)
+		a, b := at(t, "a", tierlock.Bypass, "p", 0, 1000), at(t, "b", tierlock.Bypass, "q", 500, 1500)
+		p.write(acquireOf(&a))
+		p.write(endOf(&a))
+		lost := q.encode(acquireOf(&b), []int{0})[0] // it could not be read then
+		ended := q.encode(endOf(&b), []int{0})[0]
+		q.seq += 2 * recent // and much has been sent to other partitions since
+		for i := range 20 {
+			p.beat(base.Add(time.Duration(i+2)*time.Second), nil)
+			q.beat(base.Add(time.Duration(i+2)*time.Second), nil)
+		}
+		for _, value := range [][]byte{lost, ended} {
+			s.append(0, base.Add(time.Hour), value)
+			s.logs[0][len(s.logs[0])-1].Replayed = replayed
+		}
+		j := runAll(t, s, store)
+		want := 0
+		if replayed {
+			want = 1
+		}
+		if got := store.standing(KindOverlap); len(got) != want {
+			t.Errorf("replayed %t: %d findings, want %d; %+v", replayed, len(got), want, j.Stats())
+		}
+	}
+}

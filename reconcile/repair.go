@@ -3,6 +3,7 @@ package reconcile
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -248,7 +249,8 @@ func (f *Finding) noteRepair(repair Repair) {
 func (r *repairer) attempt(ctx context.Context, partition int, c Case, ready func(chain string) bool) (Repair, error) {
 	hook := r.cfg.Hooks[c.Business.Type]
 	out := Repair{Key: c.ID, Loser: c.Loser.Event, Result: ResultClean}
-	wrong, err := hook.Check.Check(ctx, c)
+	var wrong int64
+	err := safely(func() (err error) { wrong, err = hook.Check.Check(ctx, c); return err })
 	if err != nil {
 		return out, err
 	}
@@ -280,9 +282,7 @@ func (r *repairer) attempt(ctx context.Context, partition int, c Case, ready fun
 			return errNotNow
 		}
 		c.Grant = g
-		var err error
-		out.Result, err = hook.Repair.Repair(ctx, c)
-		return err
+		return safely(func() (err error) { out.Result, err = hook.Repair.Repair(ctx, c); return err })
 	})
 	switch {
 	case errors.Is(err, tierlock.ErrHeld) || errors.Is(err, tierlock.ErrTimeout) || errors.Is(err, tierlock.ErrSystem):
@@ -301,11 +301,24 @@ func cleanOrAlready(ctx context.Context, hook Hook, c Case, out Repair) (Repair,
 	if !remembers {
 		return out, nil
 	}
-	applied, err := memory.Applied(ctx, c)
-	if applied {
-		out.Result = ResultAlready
-	}
+	err := safely(func() error {
+		applied, err := memory.Applied(ctx, c)
+		if applied {
+			out.Result = ResultAlready
+		}
+		return err
+	})
 	return out, err
+}
+
+// safely makes an error of a hook's panic: one case fails, and the job reads on.
+func safely(hook func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("reconcile: hook panicked: %v", p)
+		}
+	}()
+	return hook()
 }
 
 // ask asks people for a case. It returns how much they have agreed to; zero: the case is

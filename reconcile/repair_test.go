@@ -260,6 +260,35 @@ func TestFailingHook(t *testing.T) {
 	})
 }
 
+// A hook that panics fails its own case, in the check or in the repair, and nothing else.
+func TestAHookThatPanicsFailsItsCase(t *testing.T) {
+	for _, in := range []string{"check", "repair"} {
+		t.Run(in, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				led, lock := newLedger(), &locker{tier: tierlock.Shared}
+				led.claims["u1-c1"] = 2
+				l := runLive(t, applying(led, lock, func(c *Config) {
+					hook := c.Hooks["coupon"]
+					if in == "check" {
+						hook.Check = CheckFunc(func(context.Context, Case) (int64, error) { panic("no such column") })
+					} else {
+						hook.Repair = RepairFunc(func(context.Context, Case) (Result, error) { panic("no such column") })
+					}
+					c.Hooks["coupon"] = hook
+				}))
+				p, q := l.producer("p"), l.producer("q")
+				pass(time.Second, sharedTiers, p, q)
+				conflict(t, p, q)
+				pass(2*time.Minute, sharedTiers, p, q)
+				got := l.store.standing(KindOverlap)
+				if len(got) != 1 || got[0].State != StateFailed || got[0].Repairs[0].Error != "reconcile: hook panicked: no such column" || l.committed().Offset < 10 {
+					t.Fatalf("%+v, committed %+v", got, l.committed())
+				}
+			})
+		})
+	}
+}
+
 // Many conflicts, each of its own key and record.
 func manyConflicts(t *testing.T, n int, p, q *producer) {
 	t.Helper()

@@ -12,6 +12,9 @@ type Record struct {
 	Time      time.Time // when it was appended, by the stream's clock; zero: unknown
 	Key       []byte
 	Value     []byte
+	// Replayed tells that it came out of the dead letters, however long ago its producer
+	// has written it: it is not taken for a repetition of what was read then.
+	Replayed bool
 }
 
 // Batch is what a [Source] hands out at once. Revoked and Assigned come before Records.

@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -16,6 +17,7 @@ import (
 	"github.com/segmentio/kafka-go"
 
 	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/audit"
 	"github.com/tierlock/tierlock/internal/servers"
 	"github.com/tierlock/tierlock/reconcile"
 	"github.com/tierlock/tierlock/reconcile/kafkasource"
@@ -309,5 +311,48 @@ chains: {coupon: {class: weak, protects: one claim, on_lost: reconcile}}}`
 	out := new(buffer)
 	if code := (Process{Stdout: out, Stderr: out}).listFindings(t.Context(), c, "text"); code != ExitOK || !strings.Contains(out.String(), "applied   wrong 1  by anna, bert") {
 		t.Errorf("code %d\n%s", code, out)
+	}
+}
+
+// TestDeadLettersAreReplayed: a letter that can be read is put back by --apply, one that
+// cannot stays and makes the command fail.
+func TestDeadLettersAreReplayed(t *testing.T) {
+	redis, kafkaAddr := inProcess(t)
+	dir := t.TempDir()
+	overlap(t, dir, redis, kafkaAddr)
+	c := config(t, dir, redis, kafkaAddr)
+	if report, log := reconciled(t, c, false); report.Findings != 1 { // it makes the topics too
+		t.Fatalf("%+v\n%s", report, log)
+	}
+	dead, err := kafkasource.NewDeadLetters(kafkasource.Config{Brokers: []string{kafkaAddr}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dead.Close()
+	ev := audit.Event{Type: audit.TypeHeartbeat, Producer: "p", Epoch: 1, Seq: 1, At: time.Now()}
+	bury := func(value string) {
+		t.Helper()
+		if err := dead.Write(t.Context(), reconcile.Record{Key: []byte("k"), Value: []byte(value)}, errors.New("no event")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bury(string(ev.AppendJSON(nil)))
+	replay := func(code int, apply bool, format string) string {
+		t.Helper()
+		out := new(buffer)
+		if got := (Process{Stdout: out, Stderr: out}).replayLetters(t.Context(), c, apply, format); got != code {
+			t.Errorf("code %d, want %d\n%s", got, code, out)
+		}
+		return out.String()
+	}
+	if text := replay(ExitOK, false, "text"); text != "1 dead letter: 1 can be read now, 0 put back, 0 stay\nnothing was put back: --apply does\n" {
+		t.Errorf("%s", text)
+	}
+	bury("{")
+	if text := replay(ExitError, true, "json"); !strings.HasPrefix(text, `{"letters":2,"good":1,"replayed":1,"bad":1,"stay":[{"partition":2,"offset":1,"to":0,"reason":"no event","fault":`) {
+		t.Errorf("%s", text)
+	}
+	if text := replay(ExitError, true, "text"); !strings.HasSuffix(text, "1 dead letter: 0 can be read now, 0 put back, 1 stay\n") || !strings.HasPrefix(text, "2/1  ") {
+		t.Errorf("%s", text)
 	}
 }

@@ -25,17 +25,19 @@ type reconcileFlags struct {
 	apply  bool
 	once   bool
 	report bool
+	replay bool
 	by     string
 	format *string
 }
 
 func (p Process) reconcileFlags() *reconcileFlags {
-	f := &reconcileFlags{fs: p.flags("reconcile", "reconcile -c FILE [--apply [--by NAME]] [--once | --report] [--output json]")}
+	f := &reconcileFlags{fs: p.flags("reconcile", "reconcile -c FILE [--apply [--by NAME]] [--once | --report | --replay-dlq] [--output json]")}
 	f.fs.StringVar(&f.path, "c", "", "the configuration `file`, see docs/config.md")
 	f.fs.BoolVar(&f.apply, "apply", false, "repair; without it the hooks only check (a dry run)")
 	f.fs.StringVar(&f.by, "by", "", "with --apply: who begins this run, and may not approve what it asks for; a `name`")
 	f.fs.BoolVar(&f.once, "once", false, "read what is in Kafka now, print the report and exit")
 	f.fs.BoolVar(&f.report, "report", false, "list the findings stored in the database and exit")
+	f.fs.BoolVar(&f.replay, "replay-dlq", false, "look at the dead letters, with --apply put back those that can be read now, and exit")
 	f.format = output(f.fs)
 	return f
 }
@@ -53,6 +55,9 @@ func (p Process) Reconcile(ctx context.Context, args []string) int {
 	}
 	if f.report {
 		return p.listFindings(ctx, cfg, *f.format)
+	}
+	if f.replay {
+		return p.replayLetters(ctx, cfg, f.apply, *f.format)
 	}
 	if f.by != "" {
 		by, err := reconcile.Name("--by", f.by)

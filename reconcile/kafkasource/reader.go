@@ -134,7 +134,9 @@ func (r *reader) records(from kafka.RecordReader) ([]reconcile.Record, error) {
 			return nil, err
 		}
 		if rec.Offset >= r.offset {
-			out = append(out, reconcile.Record{Partition: r.partition, Offset: rec.Offset, Time: rec.Time, Key: key, Value: value})
+			out = append(out, reconcile.Record{
+				Partition: r.partition, Offset: rec.Offset, Time: rec.Time, Key: key, Value: value, Replayed: replayed(rec.Headers),
+			})
 		}
 	}
 }

@@ -109,10 +109,10 @@ func NewDeadLetters(cfg Config) (*DeadLetters, error) {
 // Write is a [reconcile.Config] DeadLetter.
 func (d *DeadLetters) Write(ctx context.Context, r reconcile.Record, reason error) error {
 	err := d.write(ctx, kafka.Message{Key: r.Key, Value: r.Value, Headers: []kafka.Header{
-		{Key: "reason", Value: []byte(reason.Error())},
-		{Key: "topic", Value: []byte(d.cfg.Topic)},
-		{Key: "partition", Value: strconv.AppendInt(nil, int64(r.Partition), 10)},
-		{Key: "offset", Value: strconv.AppendInt(nil, r.Offset, 10)},
+		{Key: headerReason, Value: []byte(reason.Error())},
+		{Key: headerTopic, Value: []byte(d.cfg.Topic)},
+		{Key: headerPartition, Value: strconv.AppendInt(nil, int64(r.Partition), 10)},
+		{Key: headerOffset, Value: strconv.AppendInt(nil, r.Offset, 10)},
 	}})
 	if err != nil {
 		return fmt.Errorf("kafkasource: write dead letter: %w", err)
