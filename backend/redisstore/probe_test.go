@@ -57,6 +57,7 @@ func TestProbesOfASlowServerAreAnswered(t *testing.T) {
 						t.Errorf("probe %d: %v", n, err)
 					}
 				}
+				eventually(t, "a connection is left to the next one", func() bool { return store.ReadyToProbe() > 0 })
 			})
 		}
 	}

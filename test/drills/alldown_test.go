@@ -174,7 +174,9 @@ func (d *alldown) call(caller, turn int) {
 		}
 		if before && d.down.Load() {
 			d.answers[name+" "+got]++
-			if got != want && !edge {
+			// The disk of a busy machine may take longer than the attempt: then nothing is granted.
+			slowDisk := want == "bypass" && reasonOf(err) == tierlock.ReasonUnrecorded
+			if got != want && !edge && !slowDisk {
 				d.wrong = append(d.wrong, fmt.Sprintf("%s: %s, want %s (%v)", name, got, want, err))
 			}
 		}
