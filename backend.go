@@ -150,8 +150,8 @@ type Prober interface {
 	Probe(ctx context.Context, target string) error
 }
 
-// Wired counts what occupies target without a call waiting for it: connections being
-// made, operations whose caller has gone. Cheap, no I/O.
+// Wired counts what occupies target without a call waiting for it, and that no [Fault].Done
+// stands for: connections being made. Cheap, no I/O.
 type Wired interface {
 	Loose(target string) int
 }

@@ -30,7 +30,7 @@ const (
 // Each rider is answered at its own deadline or at its context's end, whatever becomes of
 // its trip:
 //  1. still in line, it was never sent: nothing is in doubt;
-//  2. on a trip, it is in doubt until the trip ends, and counted as loose till then.
+//  2. on a trip, it is in doubt until the trip ends, and Done tells of that.
 //
 // So a call that hangs makes nobody late but those who are on it, and those who wait
 // behind it get another connection after stall.
@@ -251,6 +251,3 @@ func tell(riders []*rider) {
 
 // await ends when no goroutine of the batcher runs any more.
 func (b *batcher) await() { b.running.Wait() }
-
-// gone counts the operations on a trip that no caller waits for any more.
-func (b *batcher) gone() int { return int(b.loose.Load()) }

@@ -6,6 +6,15 @@ import (
 	"github.com/tierlock/tierlock"
 )
 
+// Gone counts the acquires that are on a trip though their callers have gone.
+func (s *Store) Gone() int {
+	sum := 0
+	for _, n := range s.servers.serving("") {
+		sum += int(n.acquiring.loose.Load())
+	}
+	return sum
+}
+
 // Gather makes all who ask from now on stand in line, until go is called: then they travel
 // together. The node serves key; InLine tells how many stand there.
 func (s *Store) Gather(t testing.TB, key tierlock.Key) (g Gathering) {

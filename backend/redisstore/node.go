@@ -66,8 +66,9 @@ func (n *node) group(key tierlock.Key) uint16 {
 	return slotOf(key)
 }
 
-// loose counts the connections being made, and the acquires under way, that no caller waits
-// for any more.
+// loose counts the connections being made that no caller waits for. What is under way on a trip
+// though its caller has gone is not among it: that caller's Fault.Done stands for it.
 func (n *node) loose() int {
-	return n.acquiring.gone() + max(0, int(n.dials.pending.Load())-int(n.acquires.PoolStats().PendingRequests))
+	waiting := n.acquires.PoolStats().PendingRequests + n.control.PoolStats().PendingRequests
+	return max(0, int(n.dials.pending.Load())-int(waiting))
 }

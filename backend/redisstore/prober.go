@@ -18,6 +18,9 @@ const probeConns = 4
 // warmFor is how long the making of a standing connection may take.
 const warmFor = 2 * time.Second
 
+// hop is what an answer may take from the goroutine that has it to the one that waits.
+const hop = 5 * time.Millisecond
+
 // prober asks one server for signs of life, on connections that nothing else uses.
 //
 // A connection is worth more than a probe. On a server whose replies take 600 ms, whoever makes a
@@ -90,7 +93,7 @@ func (p *prober) ask(q *question, put func(ctx context.Context) error) error {
 		end()
 		return &tierlock.Fault{Reason: tierlock.ReasonBroken, Err: net.ErrClosed}
 	}
-	late := time.NewTimer(time.Until(q.deadline))
+	late := time.NewTimer(time.Until(q.deadline) + hop)
 	defer late.Stop()
 	for {
 		select {
@@ -104,6 +107,11 @@ func (p *prober) ask(q *question, put func(ctx context.Context) error) error {
 		case <-q.Context.Done():
 			return fault(q.Context.Err())
 		case <-late.C:
+			select {
+			case err := <-answered: // a busy machine comes to both at once
+				return err
+			default:
+			}
 			return &tierlock.Fault{Reason: tierlock.ReasonAttempt, InDoubt: true, Err: context.DeadlineExceeded}
 		}
 	}

@@ -71,8 +71,7 @@ func (s *Store) ClockError() (bound time.Duration, ok bool) {
 	return bound, ok
 }
 
-// Loose counts the connections being made, and the acquires under way, that no caller waits
-// for any more.
+// Loose counts the connections being made that no caller waits for.
 func (s *Store) Loose(target string) int {
 	sum := 0
 	for _, n := range s.servers.serving(target) {
