@@ -33,13 +33,29 @@ func SQLFindings(db *sql.DB, d Dialect) (*FindingsTable, error) {
 // Create makes the tables of [Schema] where they are missing.
 func (t *FindingsTable) Create(ctx context.Context) error { return createTables(ctx, t.db, t.d) }
 
+// createTables also takes a user who may create nothing where somebody else has created
+// all: databases refuse CREATE … IF NOT EXISTS to it without a look at what there is.
 func createTables(ctx context.Context, db *sql.DB, d Dialect) error {
 	for _, statement := range Schema(d) {
 		if _, err := db.ExecContext(ctx, statement); err != nil {
+			if tablesThere(ctx, db) {
+				return nil
+			}
 			return fmt.Errorf("reconcile: create tables: %w", err)
 		}
 	}
 	return nil
+}
+
+// tablesThere tells whether every table of [Schema] can be read.
+func tablesThere(ctx context.Context, db *sql.DB) bool {
+	for _, table := range []string{"tierlock_findings", "tierlock_repairs", "tierlock_messages", "tierlock_approvals"} {
+		var n int
+		if err := db.QueryRowContext(ctx, `SELECT count(*) FROM `+table+` WHERE 1 = 0`).Scan(&n); err != nil {
+			return false
+		}
+	}
+	return true
 }
 
 const insertFinding = `INSERT INTO tierlock_findings

@@ -405,3 +405,40 @@ func FuzzExpand(f *testing.F) {
 		}
 	})
 }
+
+// The job's user may be one who is allowed to read and write rows and nothing else.
+func TestTablesOfSomebodyElseAreTaken(t *testing.T) {
+	b := database{Postgres, "pgx", servers.Postgres(t).DSN()}
+	db := b.open(t)
+	db.SetMaxOpenConns(1) // SET ROLE is of a connection
+	table, err := SQLFindings(db, Postgres)
+	if err != nil {
+		t.Fatal(err)
+	}
+	do(t, db, `CREATE ROLE rows_only`)
+	t.Cleanup(func() {
+		ctx := context.Background()
+		_, err1 := db.ExecContext(ctx, `RESET ROLE`)
+		_, err2 := db.ExecContext(ctx, `DROP OWNED BY rows_only`)
+		_, err3 := db.ExecContext(ctx, `DROP ROLE rows_only`)
+		if err := errors.Join(err1, err2, err3); err != nil {
+			t.Error(err)
+		}
+	})
+	schema := ""
+	if err := db.QueryRowContext(t.Context(), `SELECT current_schema()`).Scan(&schema); err != nil {
+		t.Fatal(err)
+	}
+	do(t, db, `REVOKE CREATE ON SCHEMA `+schema+` FROM PUBLIC`, `GRANT USAGE ON SCHEMA `+schema+` TO rows_only`, `SET ROLE rows_only`)
+	if err := table.Create(t.Context()); err == nil || !strings.Contains(err.Error(), "permission denied") {
+		t.Fatalf("nothing is there, and it may make nothing: %v", err)
+	}
+	do(t, db, `RESET ROLE`)
+	if err := table.Create(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	do(t, db, `GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA `+schema+` TO rows_only`, `SET ROLE rows_only`)
+	if err := table.Create(t.Context()); err != nil {
+		t.Errorf("all is there: %v", err)
+	}
+}
