@@ -92,6 +92,9 @@ func (r *Report) WriteText(w io.Writer) error {
 		mode = "dry run"
 	}
 	line("repairs", "%s, %d applied, %d failed, %d findings waiting", mode, r.Repaired, r.Failed, r.Waiting)
+	if !r.DryRun && r.Waiting > 0 {
+		line("", "what waits is done later, once its chain has been quiet, its lock is free and the caps allow")
+	}
 	for _, res := range slices.Sorted(maps.Keys(r.Repairs)) {
 		line("result", "%6d  %s", r.Repairs[res], res)
 	}

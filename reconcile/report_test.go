@@ -17,3 +17,21 @@ func TestTheTextTellsWhatADryRunWouldRepair(t *testing.T) {
 		}
 	}
 }
+
+func TestTheTextTellsWhatWaitingIsFor(t *testing.T) {
+	const hint = "what waits is done later, once its chain has been quiet, its lock is free and the caps allow"
+	for _, c := range []struct {
+		r    Report
+		told bool
+	}{
+		{Report{Stats: Stats{Waiting: 2}}, true}, {Report{}, false}, {Report{DryRun: true, Stats: Stats{Waiting: 2}}, false},
+	} {
+		var b strings.Builder
+		if err := c.r.WriteText(&b); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(b.String(), hint) != c.told {
+			t.Errorf("waiting %d, dry run %v:\n%s", c.r.Waiting, c.r.DryRun, &b)
+		}
+	}
+}
