@@ -155,6 +155,21 @@ func TestSwitchGetTellsOfNoDocument(t *testing.T) {
 	}
 }
 
+func TestSwitchPublishesAFirstDocumentThatOrdersNothing(t *testing.T) {
+	config, document := switched(t)
+	args := []string{"set", "-c", config, "--mode", "auto", "--by", "oncall", "coupon"}
+	code, stdout, stderr := sw(t, "yes\n", args...)
+	if code != ExitOK || !strings.Contains(stderr, "+ a first document that orders nothing\nPublish this as version 1? Type yes: ") || !strings.Contains(stdout, "version 1 is published") {
+		t.Fatalf("code %d, %s%s", code, stdout, stderr)
+	}
+	if d := published1(t, document); d.Version != 1 || len(d.Chains) != 0 {
+		t.Errorf("%+v", d)
+	}
+	if code, stdout, stderr := sw(t, "", args...); code != ExitOK || stdout != "nothing would change: version 1 stays\n" {
+		t.Errorf("the second time: code %d, %s%s", code, stdout, stderr)
+	}
+}
+
 func TestSwitchUsage(t *testing.T) {
 	for _, args := range [][]string{nil, {"-c", "x"}, {"frob"}} {
 		if code, _, stderr := sw(t, "", args...); code != ExitUsage || !strings.Contains(stderr, switchVerbs) {

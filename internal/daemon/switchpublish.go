@@ -52,9 +52,12 @@ func (p Process) publish(ctx context.Context, f *switchFlags, cfg Config, place 
 		return err
 	}
 	out := published{Version: is.Version, Was: d.Version, Changes: switchctl.Changes(d, is)}
-	if len(out.Changes) == 0 {
+	if len(out.Changes) == 0 && d.Version > 0 {
 		out.Version = d.Version
 		return p.told(f, out, "nothing would change: version %d stays\n", d.Version)
+	}
+	if len(out.Changes) == 0 { // without any document instances have an alarm
+		fmt.Fprintln(p.Stderr, "+ a first document that orders nothing")
 	}
 	for _, c := range out.Changes {
 		fmt.Fprintln(p.Stderr, strings.Join(c.Lines(now), "\n"))
