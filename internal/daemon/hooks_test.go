@@ -284,9 +284,9 @@ chains: {coupon: {class: weak, protects: one claim, on_lost: reconcile}}}`
 		{ExitUsage, "--by", []string{"approve", key}},
 		{ExitUsage, "KEY", []string{"approve", "--by", "anna"}},
 		{ExitUsage, "--reason", []string{"reject", key, "--by", "anna"}},
-		{ExitError, "nobody asks", []string{"approve", "no-such-key", "--by", "anna"}},
-		{ExitError, "may not approve", []string{"approve", key, "--by", "Olga"}},
-		{ExitError, "another amount", []string{"approve", key, "--by", "anna", "--amount", "2"}},
+		{ExitError, "nobody asks for this repair: no-such-key: say the whole key as ls --all prints it", []string{"approve", "no-such-key", "--by", "anna"}},
+		{ExitError, "may not approve it: " + key + "  pending   give_back coupon u42-c7  wrong 1", []string{"approve", key, "--by", "Olga"}},
+		{ExitError, "another amount is asked for now: " + key + "  pending   give_back coupon u42-c7  wrong 1", []string{"approve", key, "--by", "anna", "--amount", "2"}},
 	} {
 		if text := ask(bad.code, bad.args...); !strings.Contains(text, bad.want) {
 			t.Errorf("%v: %s", bad.args, text)
@@ -301,6 +301,9 @@ chains: {coupon: {class: weak, protects: one claim, on_lost: reconcile}}}`
 	run(reconcile.ResultApplied, "given_back", 1)
 	if text := ask(ExitOK, "ls"); text != "0 repairs\n" {
 		t.Errorf("%s", text)
+	}
+	if text := ask(ExitOK, "ls", "--all"); !strings.Contains(text, "  applied by anna, bert\n") {
+		t.Errorf("who has said yes is told afterwards too: %s", text)
 	}
 	if text := ask(ExitOK, "show", key); !strings.Contains(text, "yes by anna") || !strings.Contains(text, "yes by bert") || !strings.Contains(text, "applied") {
 		t.Errorf("%s", text)

@@ -16,7 +16,7 @@ import (
 
 const repairsUsage = `repairs -c FILE ls|show KEY|approve KEY|reject KEY [flags]
 
-ls lists the repairs that wait for people, or for their lock after people have agreed; with
+ls lists the repairs that wait for people, or for the job after people have answered; with
 --all also what is settled. show tells all of one: the losing hold, how much is wrong, who has
 said what, every round of it. approve and reject write a person's answer down; the job with
 --apply finds it within a second or two. A yes is for the amount that is asked for and expires;
@@ -150,7 +150,7 @@ func (p Process) showRepair(ctx context.Context, t *reconcile.ApprovalsTable, o 
 		return err
 	}
 	if len(rounds) == 0 {
-		return reconcile.ErrNoRequest
+		return o.told(reconcile.Approval{}, reconcile.ErrNoRequest)
 	}
 	now := time.Now()
 	if *o.format == "json" {
@@ -188,12 +188,23 @@ func (p Process) rejectRepair(ctx context.Context, t *reconcile.ApprovalsTable, 
 func (p Process) answered(o *repairsOptions) func(reconcile.Approval, error) error {
 	return func(a reconcile.Approval, err error) error {
 		if err != nil {
-			return err
+			return o.told(a, err)
 		}
 		now := time.Now()
 		p.tell(*o.format, lineOf(&a, now), viewOf(&a, now))
 		return nil
 	}
+}
+
+// told adds to why an answer was not taken what there is instead.
+func (o *repairsOptions) told(a reconcile.Approval, err error) error {
+	switch {
+	case errors.Is(err, reconcile.ErrNoRequest):
+		return fmt.Errorf("%w: %s: say the whole key as ls --all prints it", err, o.key)
+	case a.Case.ID != "":
+		return fmt.Errorf("%w: %s", err, lineOf(&a, time.Now()))
+	}
+	return err
 }
 
 // repairView is a request as JSON.
@@ -236,14 +247,26 @@ func lineOf(a *reconcile.Approval, now time.Time) string {
 		line += " by " + a.AskedBy
 	}
 	switch {
-	case a.Result != "":
-		line += "  " + string(a.Result)
 	case a.RejectedBy != "":
 		line += "  by " + a.RejectedBy + ": " + a.Reason
+	case a.Result != "":
+		line += "  " + string(a.Result)
+		if len(a.Votes) > 0 {
+			line += " by " + joined(votersOf(a))
+		}
 	case a.Status(now) == reconcile.StatusApproved:
 		line += "  by " + strings.Join(a.Yes(now), ", ")
 	default:
 		line += "  waits for " + a.Waits(now)
 	}
 	return line
+}
+
+// votersOf are all who said yes, also where that has expired since.
+func votersOf(a *reconcile.Approval) []string {
+	names := make([]string, len(a.Votes))
+	for i, v := range a.Votes {
+		names[i] = v.By
+	}
+	return names
 }
