@@ -61,7 +61,7 @@ func (p Process) Explain(ctx context.Context, args []string) int {
 	defer cancel()
 	text, err := askToExplain(ctx, explainURL(f.admin), key)
 	if err != nil {
-		return p.fail(*f.format, err)
+		return p.fail(*f.format, unreached(err, "--admin takes its listen.admin"))
 	}
 	if *f.format == "json" {
 		_, _ = p.Stdout.Write(text)

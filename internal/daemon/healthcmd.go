@@ -3,14 +3,17 @@ package daemon
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"strings"
+	"syscall"
 	"time"
 
+	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/internal/api"
 )
 
@@ -45,7 +48,7 @@ func (p Process) Health(ctx context.Context, args []string) int {
 	defer cancel()
 	text, err := get(ctx, page)
 	if err != nil {
-		return p.fail(*format, err)
+		return p.fail(*format, unreached(err, "give its listen.admin, or the job's reconcile.listen, as URL"))
 	}
 	if *format == "json" {
 		_, _ = p.Stdout.Write(text)
@@ -72,7 +75,7 @@ func (p Process) Health(ctx context.Context, args []string) int {
 func (c *chainHealth) line() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-16s %-10s store %s", c.Chain, c.Tier, c.State)
-	if c.Why != "" {
+	if c.Why != "" && c.Why != string(tierlock.ReasonForced) { // of the order, which follows; since is of the store
 		fmt.Fprintf(&b, ": %s", c.Why)
 	}
 	if !c.Since.IsZero() {
@@ -85,6 +88,14 @@ func (c *chainHealth) line() string {
 		b.WriteString(", " + r.line())
 	}
 	return b.String()
+}
+
+// unreached adds to a connection that nobody took what to look at.
+func unreached(err error, where string) error {
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return fmt.Errorf("%w: does it run, and there? %s", err, where)
+	}
+	return err
 }
 
 func get(ctx context.Context, page string) ([]byte, error) {

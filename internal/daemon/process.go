@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"time"
 )
 
 // The exit codes of every command.
@@ -78,10 +79,18 @@ func (p Process) flags(name, usage string) *flag.FlagSet {
 // parse reads args, behind whose flags at most so many words may stand. ok is false when
 // the command is over, with that exit code.
 func (p Process) parse(fs *flag.FlagSet, args []string, words int) (code int, ok bool) {
-	switch err := fs.Parse(args); {
+	usage := fs.Usage
+	fs.Usage = func() {} // for one wrong flag a line is read, and a page is not
+	fs.SetOutput(io.Discard)
+	err := fs.Parse(args)
+	fs.Usage = usage
+	fs.SetOutput(p.Stderr)
+	switch {
 	case errors.Is(err, flag.ErrHelp):
+		fs.Usage()
 		return ExitOK, false
 	case err != nil:
+		fmt.Fprintf(p.Stderr, "tierlock %s: %v\n`tierlock help %[1]s` tells the flags\n", fs.Name(), err)
 		return ExitUsage, false
 	case fs.NArg() > words:
 		fmt.Fprintf(p.Stderr, "tierlock %s: unexpected %q\n", fs.Name(), fs.Arg(words))
@@ -89,6 +98,15 @@ func (p Process) parse(fs *flag.FlagSet, args []string, words int) (code int, ok
 		return ExitUsage, false
 	}
 	return ExitOK, true
+}
+
+// instant reads a point in time as a flag's value.
+func instant(s string) (time.Time, error) {
+	t, err := time.Parse(time.RFC3339Nano, s)
+	if err != nil {
+		return t, errors.New("want an instant, as 2026-11-29T10:00:00.5Z")
+	}
+	return t, nil
 }
 
 // output adds --output, text or json.

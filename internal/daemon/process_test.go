@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // command runs one command and returns what a shell would see.
@@ -52,7 +53,7 @@ func TestExitCodes(t *testing.T) {
 		stderr string
 	}{
 		"serve without a file":          {serveIn(t), nil, ExitUsage, "", "want -c FILE"},
-		"serve with an unknown flag":    {serveIn(t), []string{"--nosuch"}, ExitUsage, "", "usage: tierlock serve"},
+		"serve with an unknown flag":    {serveIn(t), []string{"--nosuch"}, ExitUsage, "", "tierlock serve: flag provided but not defined: -nosuch\n`tierlock help serve` tells the flags\n"},
 		"serve with a word too many":    {serveIn(t), []string{"-c", good, "now"}, ExitUsage, "", `unexpected "now"`},
 		"serve with an absent file":     {serveIn(t), []string{"-c", "/nowhere"}, ExitUsage, "", "-c"},
 		"serve with faults":             {serveIn(t), []string{"-c", bad}, ExitUsage, "", "2 faults in the input\n  prefixx \"biz\": is not known here"},
@@ -67,7 +68,7 @@ func TestExitCodes(t *testing.T) {
 		"help":                          {Process.Help, nil, ExitOK, "tierlock serve -c FILE", ""},
 		"help serve":                    {Process.Help, []string{"serve"}, ExitOK, "usage: tierlock serve", ""},
 		"help reconcile":                {Process.Help, []string{"reconcile"}, ExitOK, "usage: tierlock reconcile", ""},
-		"health of nobody":              {healthIn(t), []string{"http://" + nobody(t) + "/healthz"}, ExitError, "", "connection refused"},
+		"health of nobody":              {healthIn(t), []string{"http://" + nobody(t) + "/healthz"}, ExitError, "", "connection refused: does it run, and there? give its listen.admin"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, stdout, stderr := command(t, c.f, c.args...)
@@ -78,6 +79,59 @@ func TestExitCodes(t *testing.T) {
 				t.Errorf("unexpected output\nstdout %s\nstderr %s", stdout, stderr)
 			}
 		})
+	}
+}
+
+func TestOneWrongFlagIsOneLine(t *testing.T) {
+	for _, c := range []struct {
+		f    func(Process, []string) int
+		args []string
+		want string
+	}{
+		{reportIn(t), []string{"--incident", "yesterday"}, `tierlock report: invalid value "yesterday" for flag -incident: want FROM..TO, as 2026-11-29T10:00:00Z..2026-11-29T10:30:00Z`},
+		{reportIn(t), []string{"show", "x.json", "--output", "xml"}, `tierlock report: invalid value "xml" for flag -output: want text, json, csv or html`},
+		{whyIn(t), []string{"--at", "10:00"}, `tierlock why: invalid value "10:00" for flag -at: want an instant, as 2026-11-29T10:00:00.5Z`},
+	} {
+		code, stdout, stderr := command(t, c.f, c.args...)
+		name, _, _ := strings.Cut(c.want, ":")
+		want := c.want + "\n`tierlock help " + strings.TrimPrefix(name, "tierlock ") + "` tells the flags\n"
+		if code != ExitUsage || stdout != "" || stderr != want {
+			t.Errorf("%v: code %d\n%s\nwant %s", c.args, code, stderr, want)
+		}
+	}
+}
+
+func TestAReportWantsAName(t *testing.T) {
+	t.Setenv("USER", "")
+	for _, args := range [][]string{
+		{"-c", write(t, example), "--incident", "2026-11-29T10:00:00Z..2026-11-29T10:30:00Z"},
+		{"review", "x.json"},
+		{"assign", "x.json", "--record", "a:b"},
+	} {
+		if code, _, stderr := command(t, reportIn(t), args...); code != ExitUsage || !strings.Contains(stderr, "--by: want the name of who does this: $USER has none") {
+			t.Errorf("%v: code %d\n%s", args, code, stderr)
+		}
+	}
+}
+
+func TestDurationsInTheLogHaveTheirUnit(t *testing.T) {
+	for _, format := range []string{"json", "text"} {
+		var out bytes.Buffer
+		LogConfig{Format: format}.logger(&out).Info("stopping", "grace", 10*time.Second)
+		if !strings.Contains(out.String(), "10s") {
+			t.Errorf("%s: %s", format, &out)
+		}
+	}
+}
+
+func TestHealthTellsOfAnOrderWithoutTheStoresTime(t *testing.T) {
+	since := time.Date(2026, 11, 29, 10, 0, 0, 0, time.UTC)
+	c := chainHealth{
+		Chain: "coupon", Tier: "bypass", State: "normal", Why: "forced", Since: since,
+		Order: &orderHealth{Mode: "bypass", Until: since.Add(time.Hour), By: "oncall", Reason: "DDoS"},
+	}
+	if got, want := c.line(), "coupon           bypass     store normal since 10:00:00, ordered bypass until 11:00:00 by oncall: DDoS"; got != want {
+		t.Errorf("%s\nwant %s", got, want)
 	}
 }
 

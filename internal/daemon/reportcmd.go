@@ -59,6 +59,9 @@ func (p Process) reportFlags() *reportFlags {
 	f.fs.StringVar(&f.path, "c", "", "the configuration `file` of tierlock reconcile, see docs/config.md")
 	f.fs.Func("incident", "`FROM..TO`, as 2026-11-29T10:00:00Z..2026-11-29T10:30:00Z", func(s string) (err error) {
 		f.from, f.to, err = incident.ParsePeriod(s)
+		if wrong := tierlock.Invalids(err); len(wrong) > 0 {
+			return errors.New(wrong[0].Rule) // the flag's name and value are told beside it
+		}
 		return err
 	})
 	f.fs.StringVar(&f.by, "by", os.Getenv("USER"), "`who` makes, assigns, reviews or signs; default $USER")
@@ -87,6 +90,14 @@ func (p Process) reportFlags() *reportFlags {
 		return nil
 	})
 	return f
+}
+
+// signed refuses a step that nobody answers for: containers and timers have no $USER.
+func (f *reportFlags) signed() error {
+	if strings.TrimSpace(f.by) == "" {
+		return tierlock.Invalid("--by", "", "want the name of who does this: $USER has none")
+	}
+	return nil
 }
 
 // errors of a command are told as text or JSON.
@@ -129,6 +140,9 @@ func (p Process) makeReport(ctx context.Context, f *reportFlags) int {
 	cfg, code, ok := p.load(f.fs, f.path, f.faults())
 	if !ok {
 		return code
+	}
+	if err := f.signed(); err != nil {
+		return p.fail(f.faults(), err)
 	}
 	report, err := cfg.incident(ctx, f, p.Stderr)
 	if err != nil {
@@ -217,6 +231,9 @@ func (p Process) reportShow(f *reportFlags, path string) int {
 
 // change does one step of a kept report's life.
 func (p Process) change(f *reportFlags, path string, step func(*incident.Document) error) int {
+	if err := f.signed(); err != nil {
+		return p.fail(f.faults(), err)
+	}
 	d, err := readReport(path)
 	if err == nil {
 		err = step(d)

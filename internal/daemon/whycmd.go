@@ -27,7 +27,7 @@ func (p Process) whyFlags() *whyFlags {
 	f.fs.StringVar(&f.biz, "biz", "", "`TYPE:ID` of a business record, or its ID alone")
 	f.fs.StringVar(&f.key, "key", "", "a whole lock `key`, as biz:order:lock:10086; alone, or to look at no other key of the record")
 	f.fs.Func("at", "the `instant`, as 2026-11-29T10:00:00.5Z", func(s string) (err error) {
-		f.at, err = time.Parse(time.RFC3339Nano, s)
+		f.at, err = instant(s)
 		return err
 	})
 	f.format = output(f.fs)
