@@ -572,3 +572,48 @@ func TestReportAndWhyRefuseBadInput(t *testing.T) {
 		}
 	}
 }
+
+// TestTheReportOfWhatDaemonsWrote: two daemons let one coupon through twice under an order,
+// and refuse what they are then told to.
+func TestTheReportOfWhatDaemonsWrote(t *testing.T) {
+	redis, broker := inProcess(t)
+	dir := t.TempDir()
+	p := &past{T: t, begin: time.Now().UTC().Add(-time.Second)}
+	overlap(t, dir, redis, broker)
+
+	c := config(t, filepath.Join(dir, "1"), redis, broker)
+	c.Instance, c.Switch.File, c.Audit.Heartbeat = "1", filepath.Join(dir, "switch.yaml"), 100*time.Millisecond
+	writeOrder(t, c.Switch.File, 2, "reject")
+	d := run(t, c)
+	until(t, "the order is in force", func() bool { return d.gw.AppliedVersion() == 2 })
+	for range 3 {
+		d.want("/v1/try", `{"key":"biz:coupon:lock:u42-c8"}`, `503 {"outcome":"system_error"`)
+	}
+	counted := func() bool { // by a heartbeat that is in Kafka
+		r := reported(t, ExitOpen, "-c", p.file(redis, broker, ""), "--incident", p.until(time.Now()), "--by", "kim")
+		return r.Total.Refused == 3
+	}
+	until(t, "a heartbeat tells what was refused", counted)
+	if err := d.stop(); err != nil {
+		t.Fatal(err)
+	}
+	r := reported(t, ExitOpen, "-c", p.file(redis, broker, ""), "--incident", p.until(time.Now()), "--by", "kim")
+	if r.Total.Bypassed != 2 || r.Total.Conflicts != 1 || r.Total.Certain+r.Total.Possible != 1 || r.Total.Refused != 3 || !r.Certificate.Complete {
+		text, _ := json.MarshalIndent(r, "", " ")
+		t.Errorf("%s", text)
+	}
+	if want := []incident.Refused{{Chain: "coupon", Answer: "system_error forced", Count: 3}}; !reflect.DeepEqual(r.Refused, want) {
+		t.Errorf("refused %+v", r.Refused)
+	}
+	versions := map[uint64]bool{}
+	for _, o := range r.Orders {
+		versions[o.Version] = true
+	}
+	if !versions[1] || !versions[2] {
+		t.Errorf("orders %+v", r.Orders)
+	}
+}
+
+func (p *past) until(to time.Time) string {
+	return p.begin.Format(time.RFC3339Nano) + ".." + to.UTC().Format(time.RFC3339Nano)
+}
