@@ -23,6 +23,9 @@ func (l *ledger) certify(gaps []reconcile.Finding) Certificate {
 	if l.degraded.lost > 0 {
 		c.Blind = append(c.Blind, "stretches of degraded time beyond the first 10000 are not listed")
 	}
+	if l.unshown > 0 {
+		c.Blind = append(c.Blind, "changes of health beyond the first 10000 are not listed")
+	}
 	for _, name := range l.cfg.Expect {
 		if l.producers[name] == nil {
 			c.Unknown = append(c.Unknown, name)

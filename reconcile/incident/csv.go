@@ -110,6 +110,9 @@ func (r *Report) requestRows() (rows []row) {
 	for _, s := range r.Degraded {
 		rows = append(rows, row{what: "degraded", id: s.Producer, chain: s.Chain, tier: s.Tier, from: stamp(s.From), to: stamp(s.To)})
 	}
+	for _, h := range r.Health {
+		rows = append(rows, row{what: "health", id: h.Producer, chain: h.Chain, state: h.To, cause: string(h.Reason), from: stamp(h.At), detail: "was " + h.From + targetText(h.Target)})
+	}
 	return rows
 }
 

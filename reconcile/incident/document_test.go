@@ -39,6 +39,7 @@ func sample(tb testing.TB) *Report {
 			{Version: 7, Chain: "coupon", Reason: evil, First: at(0), Last: at(time.Minute), Grants: 7, Bypass: 7, Processes: 2},
 		},
 		Degraded: []Stretch{{Chain: "coupon", Producer: evil, Tier: "bypass", From: at(0), To: at(time.Minute)}},
+		Health:   []Health{{At: at(time.Second), Chain: "coupon", Producer: evil, Target: evil, From: "normal", To: "down", Reason: tierlock.Reason(evil)}},
 		Conflicts: []Conflict{{
 			ID: "f1", State: reconcile.StateDryRun, Where: Both, Chain: "coupon", Key: key(tb, "u1"), Certain: true, Causes: []reconcile.Cause{reconcile.CauseBypass},
 			Holds: 3, Pairs: 2, CertainPairs: 1, Depth: 2, From: at(0), To: at(time.Second), Business: []string{"coupon:" + evil},

@@ -25,6 +25,8 @@ type ledger struct {
 	orders    map[orderKey]*orderCount
 	degraded  stretches
 	refusals  refusals
+	health    []Health
+	unshown   int // changes of health beyond mostStretches
 	records   records
 	losses    []reconcile.Loss
 	malformed []Malformed
@@ -216,6 +218,9 @@ func (l *ledger) optimistic(ev *audit.Event) {
 func (l *ledger) heartbeat(ev *audit.Event) {
 	l.degraded.hear(ev)
 	l.refusals.hear(ev)
+	for i := range ev.Steps {
+		l.step(ev, &ev.Steps[i])
+	}
 	if l.cfg.holds(ev.At) && ev.Applied != 0 {
 		l.count(orderKey{version: ev.Applied}, ev.At, ev.Producer)
 	}

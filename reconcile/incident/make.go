@@ -81,7 +81,7 @@ func (m *maker) stored(ctx context.Context) (all []reconcile.Finding, err error)
 func (m *maker) report(ctx context.Context, stored []reconcile.Finding) (*Report, error) {
 	r := &Report{
 		From: m.cfg.From, To: m.cfg.To, At: time.Now().UTC().Round(time.Millisecond), Author: m.cfg.Author, FourEyes: m.cfg.FourEyes,
-		Requests: m.requests(), Refused: m.ledger.refusals.list(), Optimistic: m.optimistic(), Orders: m.ledger.inForce(), Degraded: m.ledger.degraded.list(),
+		Requests: m.requests(), Refused: m.ledger.refusals.list(), Optimistic: m.optimistic(), Orders: m.ledger.inForce(), Degraded: m.ledger.degraded.list(), Health: m.ledger.changes(),
 		Conflicts: []Conflict{}, Causes: map[string]int{}, Records: []Record{},
 	}
 	for _, b := range m.memory.overlaps(stored) {

@@ -301,6 +301,25 @@ func TestRefusedRequestsAreThoseOfThePeriod(t *testing.T) {
 	}
 }
 
+func TestChangesOfHealthAreThoseOfThePeriod(t *testing.T) {
+	s := newStream(t)
+	s.hello("shop-3", at(-20*time.Minute))
+	step := func(minute int, from, to string, reason tierlock.Reason) audit.Step {
+		return audit.Step{At: at(time.Duration(minute) * time.Minute), Chain: "coupon", From: from, To: to, Reason: reason, Epoch: 1}
+	}
+	for _, x := range [][]audit.Step{{step(-2, "normal", "slow", tierlock.ReasonSlow)}, {step(3, "slow", "down", tierlock.ReasonDown), step(4, "down", "recovering", "")}, {step(31, "recovering", "normal", "")}} {
+		s.put("shop-3", audit.Event{Type: audit.TypeHeartbeat, At: x[len(x)-1].At, Steps: x}, false)
+	}
+	s.lives(nil).sealed()
+	want := []Health{
+		{At: at(3 * time.Minute), Chain: "coupon", Producer: "shop-3", From: "slow", To: "down", Reason: tierlock.ReasonDown},
+		{At: at(4 * time.Minute), Chain: "coupon", Producer: "shop-3", From: "down", To: "recovering"},
+	}
+	if r := make1(t, s); !reflect.DeepEqual(r.Health, want) {
+		t.Errorf("health %+v", r.Health)
+	}
+}
+
 func TestBadInputIsRefusedAtOnce(t *testing.T) {
 	_, err := Make(t.Context(), Config{From: at(time.Hour), To: begin, Author: " x", MaxRecords: -1, Longest: -1, Owners: map[string]string{"": "a"}, Expect: []string{""}})
 	fields := map[string]bool{}

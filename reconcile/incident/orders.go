@@ -124,6 +124,28 @@ func (s *stretches) list() []Stretch {
 	return append([]Stretch{}, s.done...)
 }
 
+// step takes a change of health.
+func (l *ledger) step(ev *audit.Event, s *audit.Step) {
+	if !l.cfg.holds(s.At) {
+		return
+	}
+	if len(l.health) >= mostStretches {
+		l.unshown++
+		return
+	}
+	l.health = append(l.health, Health{
+		At: s.At.UTC(), Chain: s.Chain, Producer: ev.Producer, Target: s.Target, From: s.From, To: s.To, Reason: s.Reason, Observed: s.Observed,
+	})
+}
+
+// changes lists the changes of health by time.
+func (l *ledger) changes() []Health {
+	slices.SortFunc(l.health, func(a, b Health) int {
+		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Chain, b.Chain), cmp.Compare(a.Producer, b.Producer), cmp.Compare(a.Target, b.Target))
+	})
+	return append([]Health{}, l.health...)
+}
+
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b

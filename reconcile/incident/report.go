@@ -24,6 +24,7 @@ type Report struct {
 	Optimistic  []Optimistic   `json:"optimistic"` // by chain and reason
 	Orders      []Order        `json:"orders"`     // of operators, in force in the period
 	Degraded    []Stretch      `json:"degraded"`   // times in which a process reported a tier below shared
+	Health      []Health       `json:"health"`     // changes of chains' health, and why
 	Conflicts   []Conflict     `json:"conflicts"`
 	Causes      map[string]int `json:"causes"`  // standing conflicts by their gravest cause
 	Records     []Record       `json:"records"` // business records touched
@@ -104,6 +105,18 @@ type Stretch struct {
 	Tier     string    `json:"tier"`
 	From     time.Time `json:"from"`
 	To       time.Time `json:"to"`
+}
+
+// Health is one change of a chain's health in one process.
+type Health struct {
+	At       time.Time       `json:"at"`
+	Chain    string          `json:"chain"`
+	Producer string          `json:"producer"`
+	Target   string          `json:"target,omitempty"` // part of the store
+	From     string          `json:"from"`
+	To       string          `json:"to"`
+	Reason   tierlock.Reason `json:"reason,omitempty"`
+	Observed bool            `json:"observed,omitempty"` // the chain only observes: nothing was served otherwise
 }
 
 // Conflict is one group of holds of one key that overlapped.

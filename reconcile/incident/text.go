@@ -28,6 +28,7 @@ func (d *Document) WriteText(w io.Writer) error {
 	}
 	p.line("verdict", "%s", r.Verdict())
 	p.requests(r)
+	p.health(r)
 	p.conflicts(r)
 	p.records(r)
 	p.certificate(&r.Certificate)
@@ -84,6 +85,19 @@ func (p printer) requests(r *Report) {
 		p.line("degraded", "%s %s at %s, %s to %s", clean(s.Chain), clean(s.Tier), clean(s.Producer), stamp(s.From), stamp(s.To))
 	}
 }
+
+func (p printer) health(r *Report) {
+	for i, h := range r.Health {
+		if i == mostLines {
+			p.line("", "and %d more changes of health", len(r.Health)-i)
+			break
+		}
+		p.line("health", "%s %s%s at %s: %s to %s%s%s", stamp(h.At), clean(h.Chain), targetText(h.Target), clean(h.Producer), clean(h.From), clean(h.To),
+			yes(h.Reason == "", "", ", "+clean(string(h.Reason))), yes(h.Observed, ", observed only", ""))
+	}
+}
+
+func targetText(target string) string { return yes(target == "", "", " on "+clean(target)) }
 
 func (p printer) conflicts(r *Report) {
 	p.line("conflicts", "%d: %d certain, %d possible", r.Total.Conflicts, r.Total.Certain, r.Total.Possible)
