@@ -111,6 +111,10 @@ func (r *Report) WriteText(w io.Writer) error {
 }
 
 func (r *Report) writeCompleteness(line func(name, format string, args ...any)) {
+	if r.Complete && r.Records == 0 {
+		line("complete", "nothing was read")
+		return
+	}
 	if r.Complete {
 		line("complete", "yes: every event of every producer was seen")
 		return

@@ -18,6 +18,24 @@ func TestTheTextTellsWhatADryRunWouldRepair(t *testing.T) {
 	}
 }
 
+func TestTheTextClaimsNothingOfNothing(t *testing.T) {
+	for _, c := range []struct {
+		records uint64
+		want    string
+	}{
+		{0, "complete     nothing was read\n"}, {1, "complete     yes: every event of every producer was seen\n"},
+	} {
+		r := Report{Complete: true, Stats: Stats{Records: c.records}}
+		var b strings.Builder
+		if err := r.WriteText(&b); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasSuffix(b.String(), c.want) {
+			t.Errorf("%d records:\n%s", c.records, &b)
+		}
+	}
+}
+
 func TestTheTextTellsWhatWaitingIsFor(t *testing.T) {
 	const hint = "what waits is done later, once its chain has been quiet, its lock is free and the caps allow"
 	for _, c := range []struct {
