@@ -307,7 +307,7 @@ func (p Process) reportVerify(f *reportFlags, path string) int {
 		err = d.Verify(keys...)
 	}
 	if err != nil {
-		return p.fail(f.faults(), fmt.Errorf("%s: %s", path, err.Error())) // found to be wrong, not mistyped
+		return p.fail(f.faults(), fmt.Errorf("%s: %s", path, strings.TrimPrefix(err.Error(), "tierlock: "))) // found to be wrong, not mistyped
 	}
 	fmt.Fprintf(p.Stdout, "%s is %s and as it was frozen\n", path, d.Stage)
 	for _, s := range d.Reviews {

@@ -490,7 +490,7 @@ func life(t *testing.T, file string) {
 	if err := os.WriteFile(file, bytes.Replace(text, []byte("two vouchers sent"), []byte("six vouchers sent"), 1), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, stderr := command(t, reportIn(t), "verify", file, "--pub", public); code != ExitError || !strings.Contains(stderr, "was changed after it was frozen") {
+	if code, _, stderr := command(t, reportIn(t), "verify", file, "--pub", public); code != ExitError || !strings.Contains(stderr, "was changed after it was frozen") || strings.Count(stderr, "tierlock: ") != 1 {
 		t.Errorf("code %d for a changed report\n%s", code, stderr)
 	}
 }
