@@ -40,6 +40,8 @@ func run(ctx context.Context, args []string) int {
 		return p.Report(ctx, rest)
 	case "why":
 		return p.Why(ctx, rest)
+	case "doctor":
+		return p.Doctor(ctx, rest)
 	case "health":
 		return p.Health(ctx, rest)
 	case "explain":

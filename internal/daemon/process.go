@@ -39,6 +39,7 @@ const Usage = `Tierlock keeps business locks working when the store behind them 
                               verify
   tierlock why -c FILE --biz TYPE:ID --at T
                               who held what around a point in time, on which tier, and why
+  tierlock doctor -c FILE     look at all that a daemon would depend on, and say what to do
   tierlock health [HOST:PORT] ask a running daemon where its chains stand
   tierlock explain KEY        ask it which tier would serve a key now and why, who holds it
                               and who waits
@@ -141,6 +142,8 @@ func (p Process) Help(args []string) int {
 		q.reportFlags().fs.Usage()
 	case "why":
 		q.whyFlags().fs.Usage()
+	case "doctor":
+		q.doctorFlags().fs.Usage()
 	case "health":
 		fs, _ := q.healthFlags()
 		fs.Usage()

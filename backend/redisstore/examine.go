@@ -1,0 +1,173 @@
+package redisstore
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Examination is what one Redis server tells of itself, as far as a lock depends on it.
+type Examination struct {
+	Addr string
+	Err  error // it did not answer; nothing else is known then
+
+	Version    string // "7.0.15"; empty, as are the fields below, where INFO is denied
+	Eviction   string // maxmemory-policy: all but noeviction drop locks that are held
+	MaxMemory  int64  // bytes; zero: no limit
+	Persistent bool   // its log of writes is on, so that a restart keeps locks
+	Replicas   int
+
+	Took        time.Duration // the quickest of a few round trips
+	ClockKnown  bool
+	ClockOffset time.Duration // how far its clock is ahead of this process's
+	ClockError  time.Duration // bound of that, either side
+
+	RightsKnown bool     // else it could not be asked which rights the user lacks
+	Denied      []string // commands and keys that the user lacks, as docs/redis-acl.md names them; sorted
+}
+
+// Examine asks each server that grants what it is. It changes nothing on any: rights are
+// tried inside a script that the server lets write nothing. prefix is that of the keys. A
+// server that cannot be asked has an Err; the error itself is for what concerns all of them.
+func (s *Store) Examine(ctx context.Context, prefix string) ([]Examination, error) {
+	q, err := s.question(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer q.end()
+	if _, err := s.servers.probes(q, ""); err != nil { // a Cluster's masters must be found out first
+		return nil, err
+	}
+	masters := s.servers.serving("")
+	found := make([]Examination, len(masters))
+	var all sync.WaitGroup
+	for i, n := range masters {
+		all.Go(func() { found[i] = n.examine(q, prefix) })
+	}
+	all.Wait()
+	return found, nil
+}
+
+func (n *node) examine(ctx context.Context, prefix string) Examination {
+	x := Examination{Addr: n.addr}
+	if x.Err = n.examineClock(ctx, &x); x.Err != nil {
+		return x
+	}
+	refuse := func(err error, right string) {
+		if denied(err) && !slices.Contains(x.Denied, right) {
+			x.Denied = append(x.Denied, right)
+		}
+	}
+	info, err := n.control.Info(ctx).Result()
+	refuse(err, "info")
+	if err == nil {
+		x.Version, x.Eviction = infoField(info, "redis_version"), infoField(info, "maxmemory_policy")
+		x.MaxMemory, _ = strconv.ParseInt(infoField(info, "maxmemory"), 10, 64)
+		x.Persistent = infoField(info, "aof_enabled") == "1"
+		x.Replicas, _ = strconv.Atoi(infoField(info, "connected_slaves"))
+	}
+	n.examineRights(ctx, &x, prefix, refuse)
+	slices.Sort(x.Denied)
+	return x
+}
+
+// clockSamples is how often the clock is asked for; the quickest answer bounds it best.
+const clockSamples = 5
+
+// examineClock is the first question: a server that does not answer it is not there.
+func (n *node) examineClock(ctx context.Context, x *Examination) error {
+	for range clockSamples {
+		sent := time.Now()
+		server, err := n.control.Time(ctx).Result()
+		took := time.Since(sent)
+		switch {
+		case denied(err):
+			x.Denied = append(x.Denied, "time")
+			return nil
+		case err != nil:
+			return err
+		}
+		if !x.ClockKnown || took < x.Took {
+			x.ClockKnown, x.Took = true, took
+			x.ClockOffset, x.ClockError = server.Sub(sent)-took/2, took/2
+		}
+	}
+	return nil
+}
+
+// rightsScript tries each command of the store's scripts. A server checks the user's
+// rights before it looks whether the script may write, which this one may not: so what is
+// refused for want of a right is told from what is refused for writing, and nothing is
+// written. It answers which were refused.
+const rightsScript = `#!lua flags=no-writes
+local refused = {}
+local function try(command, ...)
+  local r = redis.pcall(command, ...)
+  local said = type(r) == 'table' and r.err or ''
+  if string.find(said, 'ACL failure in script', 1, true) or string.find(said, 'The user executing the script', 1, true) then
+    refused[#refused + 1] = command
+  end -- the words of 7.2 and of 7.0
+end
+local key = ARGV[1]
+local beside = '{' .. key .. '}:'
+try('time')
+try('get', key)
+try('pttl', key)
+try('set', key, 'x')
+try('pexpire', key, '1')
+try('del', key)
+try('mget', key)
+try('exists', key)
+try('hget', beside .. 'depth', 'x')
+try('hlen', beside .. 'depth')
+try('hset', beside .. 'depth', 'x', '1')
+try('hdel', beside .. 'depth', 'x')
+try('zadd', beside .. 'wait', '1', 'x')
+try('zrem', beside .. 'wait', 'x')
+try('zpopmin', beside .. 'wait')
+try('publish', 'tierlock:inbox:doctor', '')
+return refused
+`
+
+// examineRights asks for the locks' own keys and for those of probes.
+func (n *node) examineRights(ctx context.Context, x *Examination, prefix string, refuse func(error, string)) {
+	if !n.functions.wanted {
+		refuse(n.control.EvalSha(ctx, strings.Repeat("0", 40), nil).Err(), "evalsha")
+		refuse(n.control.ScriptLoad(ctx, acquireScript.source).Err(), "script|load")
+	}
+	inbox := n.control.Subscribe(ctx, "tierlock:inbox:doctor")
+	_, err := inbox.Receive(ctx)
+	refuse(err, "subscribe")
+	_ = inbox.Close()
+
+	locks, err := n.refused(ctx, prefix+":doctor:lock:rights")
+	if denied(err) && !n.functions.wanted {
+		refuse(err, "eval")
+	}
+	if err != nil {
+		return
+	}
+	probes, err := n.refused(ctx, "tierlock:probe:doctor")
+	if err != nil {
+		return
+	}
+	x.RightsKnown = true
+	x.Denied = append(x.Denied, locks...)
+	if len(locks) == 0 && len(probes) > 0 { // commands it has, but not for these keys
+		x.Denied = append(x.Denied, "~tierlock:probe:*")
+	}
+	slices.Sort(x.Denied)
+	x.Denied = slices.Compact(x.Denied)
+}
+
+func (n *node) refused(ctx context.Context, key string) ([]string, error) {
+	return n.control.Eval(ctx, rightsScript, nil, key).StringSlice()
+}
+
+// denied tells whether the server refused for want of a right.
+func denied(err error) bool {
+	return err != nil && strings.HasPrefix(err.Error(), "NOPERM ")
+}
