@@ -1,6 +1,7 @@
 package flink
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -232,18 +233,24 @@ func (tr *trail) mix(n int, in []kafka.Message) (out []kafka.Message) {
 		}
 		tr.rng.Shuffle(len(mixed), func(i, j int) { mixed[i], mixed[j] = mixed[j], mixed[i] })
 		if tr.rng.IntN(3) == 0 {
-			mixed = append(mixed, kafka.Message{Partition: n, Value: pick(tr.rng, refused...), Time: block[0].Time})
+			mixed = append(mixed, kafka.Message{Partition: n, Value: tr.refused(), Time: block[0].Time})
 		}
 		out = append(out, mixed...)
 	}
 	return out
 }
 
-// refused are records that neither job may take for an event.
+func (tr *trail) refused() []byte {
+	at := tr.begin.Add(time.Duration(tr.rng.IntN(10)) * time.Second).Format(time.RFC3339Nano)
+	return bytes.ReplaceAll(pick(tr.rng, refused...), []byte("AT"), []byte(at))
+}
+
+// refused are records that neither job may take for an event; each would be a hold that
+// overlaps others of its key. AT is a time.
 var refused = [][]byte{
 	[]byte("no json"),
-	[]byte(`{"v":2,"type":"hello","id":"x/1/1","producer":"x","epoch":1,"seq":1,"prev":0,"at":"2026-11-29T10:00:00.000000Z"}`),
-	[]byte(`{"v":1,"type":"acquire","id":"x/1/2","producer":"x","epoch":1,"seq":3,"prev":0,"chain":"coupon","key":"biz:coupon:lock:k1","holder":"hx","tier":"bypass","granted_at":"2026-11-29T10:00:00.000000Z"}`),
-	[]byte(`{"v":1,"type":"acquire","id":"x/1/4","producer":"x","epoch":1,"seq":4,"prev":0,"chain":"coupon","key":"biz coupon","holder":"hx","tier":"bypass","granted_at":"2026-11-29T10:00:00.000000Z"}`),
-	[]byte(`{"v":1,"type":"end","id":"x/1/5","producer":"x","epoch":1,"seq":5,"prev":0,"chain":"coupon","key":"biz:coupon:lock:k1","holder":"hx","tier":"bypass","how":"gone","granted_at":"2026-11-29T10:00:00.000000Z","ended_at":"2026-11-29T10:00:01.000000Z"}`),
+	[]byte(`{"v":2,"type":"hello","id":"x/1/1","producer":"x","epoch":1,"seq":1,"prev":0,"at":"AT"}`),
+	[]byte(`{"v":1,"type":"acquire","id":"x/1/2","producer":"x","epoch":1,"seq":3,"prev":0,"chain":"coupon","key":"biz:coupon:lock:k1","holder":"hx","tier":"bypass","granted_at":"AT"}`),
+	[]byte(`{"v":1,"type":"acquire","id":"x/1/4","producer":"x","epoch":1,"seq":4,"prev":0,"chain":"coupon","key":"biz coupon","holder":"hx","tier":"bypass","granted_at":"AT"}`),
+	[]byte(`{"v":1,"type":"end","id":"x/1/5","producer":"x","epoch":1,"seq":5,"prev":0,"chain":"coupon","key":"biz:coupon:lock:k1","holder":"hx","tier":"bypass","how":"gone","granted_at":"AT","ended_at":"AT"}`),
 }
