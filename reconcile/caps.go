@@ -54,11 +54,29 @@ func (b *budget) allows(amount int64) bool {
 	}
 	minute := time.Now().Add(-time.Minute)
 	b.recent = slices.DeleteFunc(b.recent, func(s spending) bool { return !s.at.After(minute) })
-	left := c.AmountPerMinute
+	return len(b.recent) < c.PerMinute && (c.AmountPerMinute == 0 || amount <= b.left())
+}
+
+// left is what AmountPerMinute leaves now.
+func (b *budget) left() int64 {
+	left := b.cfg.Caps.AmountPerMinute
 	for _, s := range b.recent {
 		left -= s.amount
 	}
-	return len(b.recent) < c.PerMinute && (c.AmountPerMinute == 0 || amount <= left)
+	return left
+}
+
+// bound is how much one repair that was allowed may find wrong once it looks again: no more
+// than most and than the caps leave; zero: no bound.
+func (b *budget) bound(most int64) int64 {
+	for _, c := range []struct{ limit, left int64 }{
+		{b.cfg.Caps.AmountPerMinute, b.left()}, {b.cfg.Caps.AmountTotal, b.cfg.Caps.AmountTotal - b.amount},
+	} {
+		if c.limit > 0 && (most == 0 || c.left < most) {
+			most = c.left
+		}
+	}
+	return most
 }
 
 // spend counts a repair that was applied.

@@ -1,7 +1,9 @@
 package reconcile
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -71,4 +73,32 @@ func TestTheTotalOfAmountsStopsRepairs(t *testing.T) {
 			t.Fatalf("%d repairs, %+v; want 3 and a stop", len(led.repairs), st)
 		}
 	})
+}
+
+// What grows between the check and the repair does not get past the caps on amounts.
+func TestTheCapsBindTheRepairItself(t *testing.T) {
+	for name, caps := range map[string]Caps{"a minute's": {AmountPerMinute: 100}, "all": {AmountTotal: 100}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				led := wrongBy(1, 60)
+				var most []int64
+				l := runLive(t, applying(led, &locker{tier: tierlock.Shared}, func(c *Config) {
+					c.Caps = caps
+					hook := c.Hooks["coupon"]
+					hook.Repair = RepairFunc(func(_ context.Context, c Case) (Result, error) {
+						most = append(most, c.Most)
+						return ResultApplied, nil
+					})
+					c.Hooks["coupon"] = hook
+				}))
+				p, q := l.producer("p"), l.producer("q")
+				pass(time.Second, sharedTiers, p, q)
+				manyConflicts(t, 1, p, q)
+				pass(2*time.Minute, sharedTiers, p, q)
+				if !slices.Equal(most, []int64{100}) {
+					t.Errorf("repairs were bound by %v, want 100", most)
+				}
+			})
+		})
+	}
 }

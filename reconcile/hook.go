@@ -19,8 +19,8 @@ type Case struct {
 	Loser    Interval
 	Business audit.Business // of the loser
 	Grant    tierlock.Grant // of the repair's own lock; zero during a check. Its Token guards the write
-	// Most is how much may be wrong for the repair to be allowed, by [Consent.Over] or by what
-	// people have said yes to; zero: no bound. A [Repairer] that checks again finds more and
+	// Most is how much may be wrong for the repair to be allowed, by [Consent.Over], by what
+	// people have said yes to and by what the [Caps] leave; zero: no bound. A [Repairer] that checks again finds more and
 	// leaves it with [ErrMore].
 	Most int64
 }

@@ -277,6 +277,7 @@ func (r *repairer) attempt(ctx context.Context, partition int, c Case, ready fun
 	if !r.budget.allows(wrong) || !ready(c.Finding.Chain) {
 		return out, errNotNow
 	}
+	c.Most = r.budget.bound(c.Most)
 	err = r.cfg.Locker.DoShared(ctx, c.Loser.Key, func(ctx context.Context, g tierlock.Grant) error {
 		if g.Tier != tierlock.Shared {
 			return errNotNow
