@@ -107,6 +107,13 @@ func (h rememberingHook) Applied(ctx context.Context, c Case) (bool, error) {
 	return found, err
 }
 
+// finished tells whether the message is known to be sent. One that is only written down is
+// still to go out.
+func (h rememberingHook) finished(ctx context.Context, c Case) (bool, error) {
+	was, found, err := h.stored(ctx, c)
+	return found && was.sent, err
+}
+
 // Repair implements [Repairer].
 func (h *PublishHook) Repair(ctx context.Context, c Case) (Result, error) {
 	m := Message{Key: c.Business.ID, IdempotencyKey: c.ID, Action: c.Action}

@@ -6,9 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/tierlock/tierlock"
 )
@@ -163,6 +166,36 @@ func TestSQLRepairKeepsToTheAmount(t *testing.T) {
 		c.Most = 2
 		if got, err := hook.Repair.Repair(t.Context(), c); got != ResultApplied || err != nil {
 			t.Fatalf("%s, %v", got, err)
+		}
+	})
+}
+
+// A message that was written down and did not go out is still to be sent, also where people
+// have said yes to it: that it is written down is not that it was done.
+func TestAnApprovedMessageThatFailedIsSentAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		to, db := &topic{lost: 1}, openSQLite(t)
+		var wrong int64 = 1
+		a := newAsking(t, Consent{Apply: ApplyApprove}, func(c *Config) {
+			if err := CreateRepairs(t.Context(), db, SQLite); err != nil {
+				t.Fatal(err)
+			}
+			hook, err := NewPublishHook(PublishHookConfig{
+				Publisher: to, Check: CheckFunc(func(context.Context, Case) (int64, error) { return wrong, nil }), DB: db, Dialect: SQLite,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			hook.Consent = c.Hooks["coupon"].Consent
+			c.Hooks["coupon"] = hook
+		})
+		conflict(t, a.p, a.q)
+		pass(time.Minute, sharedTiers, a.p, a.q)
+		a.approve(t, a.only(t).Case.ID, "anna")
+		pass(time.Minute, sharedTiers, a.p, a.q)
+		to.wantSame(t, 2)
+		if f := a.wantFinding(t, StateRepaired, ResultApplied); !slices.Equal(f.Repairs[0].By, []string{"anna"}) {
+			t.Errorf("repair %+v", f.Repairs[0])
 		}
 	})
 }

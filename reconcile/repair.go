@@ -325,7 +325,8 @@ func safely(hook func() error) (err error) {
 // ask asks people for a case. It returns how much they have agreed to; zero: the case is
 // done with, as out says.
 func (r *repairer) ask(ctx context.Context, partition int, hook Hook, c Case, out *Repair) (most int64, err error) {
-	if *out, err = cleanOrAlready(ctx, hook, c, *out); err != nil || out.Result == ResultAlready {
+	if finished, err := finished(ctx, hook, c); err != nil || finished {
+		out.Result = ResultAlready
 		return 0, err // nobody is asked for what has been done
 	}
 	a, err := r.cfg.Approvals.Ask(ctx, Request{
@@ -348,6 +349,20 @@ func (r *repairer) ask(ctx context.Context, partition int, hook Hook, c Case, ou
 			"business_type", c.Business.Type, "wrong", out.Wrong, "waits", out.Waits)
 	}
 	return 0, nil
+}
+
+// finished tells whether nothing more is to be done under a case's key. What was only begun,
+// a message that did not go out, goes on to its repair.
+func finished(ctx context.Context, hook Hook, c Case) (bool, error) {
+	if half, ok := hook.Repair.(interface {
+		finished(ctx context.Context, c Case) (bool, error)
+	}); ok {
+		return half.finished(ctx, c)
+	}
+	if memory, remembers := hook.Repair.(Rememberer); remembers {
+		return memory.Applied(ctx, c)
+	}
+	return false, nil
 }
 
 // settle closes what people were asked for a case. It is false when that must be tried again:
