@@ -107,6 +107,8 @@ type Approvals interface {
 	// Decided are requests, the oldest first, that are approved now, or rejected, and not
 	// settled.
 	Decided(ctx context.Context, now time.Time, most int) ([]Approval, error)
+	// Last is the last round of a repair's request; known is false where nobody was asked.
+	Last(ctx context.Context, repairKey string) (a Approval, known bool, err error)
 	// Settle writes down what has become of a case's request; none is no fault.
 	Settle(ctx context.Context, repairKey string, result Result) error
 }

@@ -65,20 +65,34 @@ const replaced Result = "replaced"
 // begin makes a round and ends the one before. Of two that begin the same round one gets an
 // error, and finds the other's when it asks again.
 func (t *ApprovalsTable) begin(ctx context.Context, r Request, round int) (Approval, error) {
+	a, _, err := t.round(ctx, r, round, ``)
+	return a, err
+}
+
+// renew begins a round for the same amount, since a yes to a has expired. It is false when a
+// does not stand any more: somebody has said no meanwhile, or it is settled.
+func (t *ApprovalsTable) renew(ctx context.Context, a *Approval) (bool, error) {
+	_, begun, err := t.round(ctx, a.Request, a.Round+1, ` AND rejected_us = 0`)
+	return begun, err
+}
+
+// round makes a round in place of the one that stands; where only says more of that one,
+// there must be one.
+func (t *ApprovalsTable) round(ctx context.Context, r Request, round int, only string) (a Approval, begun bool, err error) {
 	document, err := documentOf(&r.Case)
 	if err != nil {
-		return Approval{}, err
+		return Approval{}, false, err
 	}
 	tx, err := t.db.BeginTx(ctx, nil)
 	if err != nil {
-		return Approval{}, fmt.Errorf("reconcile: ask for approval: %w", err)
+		return Approval{}, false, fmt.Errorf("reconcile: ask for approval: %w", err)
 	}
 	defer tx.Rollback() //nolint:errcheck // after a commit there is nothing to roll back
 	now := time.Now().Truncate(time.Microsecond)
-	_, err = t.exec(ctx, tx, `UPDATE tierlock_approvals SET result = ?, done_us = ? WHERE repair_key = ? AND done_us = 0`,
+	n, err := t.exec(ctx, tx, `UPDATE tierlock_approvals SET result = ?, done_us = ? WHERE repair_key = ? AND done_us = 0`+only,
 		string(replaced), now.UnixMicro(), r.Case.ID)
-	if err != nil {
-		return Approval{}, err
+	if err != nil || n == 0 && only != "" {
+		return Approval{}, false, err
 	}
 	_, err = t.exec(ctx, tx, `INSERT INTO tierlock_approvals
   (repair_key, round, finding_id, partition_no, action, business_type, business_id, lock_key, amount, approvers, valid_us,
@@ -90,9 +104,9 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, '', 0, '', 0, '', 0, '', '', 0, ?
 		err = tx.Commit()
 	}
 	if err != nil {
-		return Approval{}, fmt.Errorf("reconcile: ask for approval: %w", err)
+		return Approval{}, false, fmt.Errorf("reconcile: ask for approval: %w", err)
 	}
-	return Approval{Request: r, Round: round, AskedAt: now}, nil
+	return Approval{Request: r, Round: round, AskedAt: now}, true, nil
 }
 
 // Approve writes a yes of by down, for the amount that is asked for, or only if that is
@@ -115,7 +129,7 @@ func (t *ApprovalsTable) Approve(ctx context.Context, repairKey, by string, amou
 		case slices.Contains(yes, by) || len(yes) >= a.Approvers:
 			return a, nil
 		case len(yes) < len(a.Votes):
-			if _, err := t.begin(ctx, a.Request, a.Round+1); err != nil {
+			if _, err := t.renew(ctx, &a); err != nil {
 				return a, err
 			}
 			continue
@@ -187,6 +201,15 @@ ORDER BY asked_us, repair_key LIMIT ?`, us, us, us, us, most)
 // Rounds are all rounds of one repair's key, the last one last.
 func (t *ApprovalsTable) Rounds(ctx context.Context, repairKey string) ([]Approval, error) {
 	return t.list(ctx, `WHERE repair_key = ? ORDER BY round`, repairKey)
+}
+
+// Last implements [Approvals].
+func (t *ApprovalsTable) Last(ctx context.Context, repairKey string) (a Approval, known bool, err error) {
+	rounds, err := t.list(ctx, `WHERE repair_key = ? ORDER BY round DESC LIMIT 1`, repairKey)
+	if err != nil || len(rounds) == 0 {
+		return Approval{}, false, err
+	}
+	return rounds[0], true, nil
 }
 
 // List returns what is asked for now, the oldest first, at most so many; with all also what

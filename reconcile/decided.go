@@ -31,8 +31,11 @@ func (j *Job) decisions(ctx context.Context, now time.Time, complete bool) {
 	}
 	for i := range decided {
 		a := &decided[i]
-		_, hooked := j.cfg.Hooks[a.Case.Business.Type]
-		if j.windows[a.Partition] == nil || !hooked || j.repairs.inLine(a) || j.repairs.weight >= j.repairs.most {
+		hook, hooked := j.cfg.Hooks[a.Case.Business.Type]
+		if !hooked || hook.Repair == nil || hook.Consent.Apply == ApplyNever {
+			continue // by the rule of now nothing is repaired; it stands until there is another
+		}
+		if j.windows[a.Partition] == nil || j.repairs.inLine(a) || j.repairs.weight >= j.repairs.most {
 			continue
 		}
 		f, found, err := j.find(ctx, a.Case.Finding.ID)
@@ -41,7 +44,7 @@ func (j *Job) decisions(ctx context.Context, now time.Time, complete bool) {
 			return
 		}
 		if found && f.State == StateWithdrawn {
-			_ = j.repairs.settle(ctx, a.Case, withdrawn)
+			j.repairs.told = append(j.repairs.told, settlement{a.Case.ID, withdrawn})
 			continue
 		}
 		j.repairs.pushDecided(a, f, found && f.State != StateSuperseded)

@@ -151,6 +151,7 @@ func (j *Job) step(ctx context.Context, complete bool) error {
 			return err
 		}
 	}
+	j.repairs.settleTold(ctx)
 	j.count(func(b *books) { b.moment(j) })
 	return j.commit(ctx, now, complete)
 }

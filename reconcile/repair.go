@@ -84,6 +84,13 @@ type repairer struct {
 	most   int               // bound of weight
 	short  map[int]time.Time // by partition: the earliest start of what had no room
 	budget budget
+	told   []settlement // of decided cases, to be written down once their findings are stored
+}
+
+// settlement is what has become of a decided case.
+type settlement struct {
+	key    string
+	result Result
 }
 
 func newRepairer(cfg *Config) repairer {
@@ -224,25 +231,35 @@ func (r *repairer) one(ctx context.Context, d *due, ready func(chain string) boo
 	default:
 		r.budget.count(false)
 	}
-	if !r.settle(ctx, c, repair.Result) {
+	decided := d.opens.IsZero()
+	if !decided && !r.settle(ctx, c, repair.Result) {
 		d.notBefore = time.Now().Add(r.cfg.Tick)
 		return false
 	}
-	d.finding.noteRepair(repair)
+	if repair = d.finding.noteRepair(repair); decided && repair.Result != ResultWaiting {
+		r.told = append(r.told, settlement{c.ID, repair.Result})
+	}
 	d.next, d.tries = d.next+1, 0
 	return true
 }
 
-// noteRepair keeps what has become of a case, in place of what was told of it before.
-func (f *Finding) noteRepair(repair Repair) {
+// noteRepair keeps what has become of a case, in place of what was told of it before, and
+// returns what stands. That it is done already is no news of a repair that is told as applied.
+func (f *Finding) noteRepair(repair Repair) Repair {
 	f.Repairs = slices.Clone(f.Repairs) // stored findings share it
 	for i := range f.Repairs {
-		if f.Repairs[i].Key == repair.Key {
-			f.Repairs[i] = repair
-			return
+		was := &f.Repairs[i]
+		if was.Key != repair.Key {
+			continue
 		}
+		if was.Result == ResultApplied && (repair.Result == ResultAlready || repair.Result == ResultClean) {
+			return *was
+		}
+		*was = repair
+		return repair
 	}
 	f.Repairs = append(f.Repairs, repair)
+	return repair
 }
 
 // attempt checks a case and, where something is wrong and may be repaired, repairs it.
@@ -269,17 +286,21 @@ func (r *repairer) attempt(ctx context.Context, partition int, c Case, ready fun
 		out.Result, out.Error = ResultFailed, tooMuch(wrong, most)
 		return out, nil
 	}
-	if c.Most = hook.Consent.Over; hook.Consent.needs(wrong) {
+	asked := hook.Consent.needs(wrong)
+	if c.Most = hook.Consent.Over; asked {
 		if c.Most, err = r.ask(ctx, partition, hook, c, &out); err != nil || c.Most == 0 {
 			return out, err
 		}
+	} else if refused, err := r.refused(ctx, c, &out); err != nil || refused {
+		return out, err
 	}
+	agreed := c.Most
 	if !r.budget.allows(wrong) || !ready(c.Finding.Chain) {
 		return out, errNotNow
 	}
-	c.Most = r.budget.bound(c.Most)
+	c.Most = r.budget.bound(agreed)
 	err = r.cfg.Locker.DoShared(ctx, c.Loser.Key, func(ctx context.Context, g tierlock.Grant) error {
-		if g.Tier != tierlock.Shared {
+		if g.Tier != tierlock.Shared || asked && !r.agreed(ctx, c.ID, agreed) {
 			return errNotNow
 		}
 		c.Grant = g
@@ -320,62 +341,6 @@ func safely(hook func() error) (err error) {
 		}
 	}()
 	return hook()
-}
-
-// ask asks people for a case. It returns how much they have agreed to; zero: the case is
-// done with, as out says.
-func (r *repairer) ask(ctx context.Context, partition int, hook Hook, c Case, out *Repair) (most int64, err error) {
-	if finished, err := finished(ctx, hook, c); err != nil || finished {
-		out.Result = ResultAlready
-		return 0, err // nobody is asked for what has been done
-	}
-	a, err := r.cfg.Approvals.Ask(ctx, Request{
-		Case: c, Partition: partition, Amount: out.Wrong, Approvers: hook.Consent.Approvers, AskedBy: r.cfg.AskedBy, Valid: hook.Consent.Valid,
-	})
-	if err != nil {
-		r.cfg.Logger.WarnContext(ctx, "approval not asked for, trying again", "repair", c.ID, "error", err)
-		return 0, errNotNow
-	}
-	now := time.Now()
-	switch a.Status(now) {
-	case StatusApproved:
-		out.By = a.Yes(now)
-		return a.Amount, nil
-	case StatusRejected:
-		out.Result, out.By, out.Error = ResultRejected, []string{a.RejectedBy}, a.Reason
-	default:
-		out.Result, out.Waits = ResultWaiting, a.Waits(now)
-		r.cfg.Logger.WarnContext(ctx, "repair waits for people", "finding", c.Finding.ID, "repair", c.ID,
-			"business_type", c.Business.Type, "wrong", out.Wrong, "waits", out.Waits)
-	}
-	return 0, nil
-}
-
-// finished tells whether nothing more is to be done under a case's key. What was only begun,
-// a message that did not go out, goes on to its repair.
-func finished(ctx context.Context, hook Hook, c Case) (bool, error) {
-	if half, ok := hook.Repair.(interface {
-		finished(ctx context.Context, c Case) (bool, error)
-	}); ok {
-		return half.finished(ctx, c)
-	}
-	if memory, remembers := hook.Repair.(Rememberer); remembers {
-		return memory.Applied(ctx, c)
-	}
-	return false, nil
-}
-
-// settle closes what people were asked for a case. It is false when that must be tried again:
-// the case would come back from there.
-func (r *repairer) settle(ctx context.Context, c Case, result Result) bool {
-	if !r.cfg.Apply || r.cfg.Approvals == nil || result == ResultWaiting || !r.cfg.Hooks[c.Business.Type].Consent.asks() {
-		return true
-	}
-	if err := r.cfg.Approvals.Settle(ctx, c.ID, result); err != nil {
-		r.cfg.Logger.WarnContext(ctx, "approval not settled, trying again", "repair", c.ID, "error", err)
-		return false
-	}
-	return true
 }
 
 // stateOf sums the results of a finding's cases up.
