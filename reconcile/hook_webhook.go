@@ -99,7 +99,13 @@ func NewWebhook(cfg WebhookConfig) (Hook, error) {
 // Check implements [Checker].
 func (h *Webhook) Check(ctx context.Context, c Case) (int64, error) {
 	a, err := h.ask(ctx, "check", c)
-	return max(a.Wrong, 0), err
+	switch {
+	case err != nil:
+		return 0, err
+	case a.Wrong == nil: // whoever answered does not know the question: that is not "nothing"
+		return 0, errors.New(`reconcile: webhook's answer to a check has no "wrong"`)
+	}
+	return max(*a.Wrong, 0), nil
 }
 
 // Repair implements [Repairer].
@@ -118,7 +124,13 @@ func (h *Webhook) Repair(ctx context.Context, c Case) (Result, error) {
 // mostAnswer bounds how much of an answer is read.
 const mostAnswer = 64 << 10
 
-func (h *Webhook) ask(ctx context.Context, what string, c Case) (a WebhookAnswer, err error) {
+// heard is a [WebhookAnswer] as it came.
+type heard struct {
+	Wrong  *int64 `json:"wrong"`
+	Result Result `json:"result"`
+}
+
+func (h *Webhook) ask(ctx context.Context, what string, c Case) (a heard, err error) {
 	body, err := json.Marshal(WebhookQuestion{
 		Ask: what, Key: c.ID, Token: uint64(c.Grant.Token), Action: c.Action, Most: c.Most, Finding: c.Finding.ID, Certain: c.Finding.Certain,
 		Causes: c.Finding.Causes, Business: wireBusiness(c.Business), Loser: c.Loser,

@@ -173,6 +173,21 @@ func TestWebhookTakesNoOtherAnswer(t *testing.T) {
 	}
 }
 
+// A 200 of somebody else's, a proxy or another version, is no word that all is well.
+func TestWebhookCheckTakesNoAnswerForNothing(t *testing.T) {
+	for _, body := range []string{`{}`, `null`, `{"status":"maintenance"}`, `{"wrong":null}`, `{"result":"clean"}`, `{"wrong":1} {"wrong":0}`, `{"wrong":1e30}`} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, body) }))
+		h, err := NewWebhook(WebhookConfig{URL: server.URL, Secret: make([]byte, 32), Client: server.Client()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if wrong, err := h.Check.Check(t.Context(), caseFor("1")); err == nil {
+			t.Errorf("%s was taken for %d wrong", body, wrong)
+		}
+		server.Close()
+	}
+}
+
 func TestWebhookConfigFaults(t *testing.T) {
 	_, err := NewWebhook(WebhookConfig{URL: "ftp://x", Secret: []byte("short"), Timeout: -1})
 	for _, field := range []string{"url", "secret", "timeout"} {
