@@ -168,7 +168,9 @@ func (p *Period) step(ctx context.Context, i int) (b reconcile.Batch, err error)
 			if err != nil {
 				return b, err
 			}
-			next = min(max(first, from), s.To)
+			if next = min(first, s.To); next <= from { // nor is there anything later: the log was cut off
+				next = s.To
+			}
 		}
 		if next > from {
 			b.Lost = []reconcile.Loss{{Partition: s.Partition, From: from, To: next}}

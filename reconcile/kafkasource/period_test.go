@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/segmentio/kafka-go"
+
 	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/audit/kafkasink"
 	"github.com/tierlock/tierlock/internal/servers"
@@ -114,6 +116,39 @@ func TestRecordsThatRetentionTakesMeanwhileAreTold(t *testing.T) {
 	got := drain(t, p)
 	if !slices.Equal(got.values, []string{"0/3=d"}) || !slices.Equal(got.lost, []reconcile.Loss{{Partition: 0, From: 0, To: 3}}) {
 		t.Errorf("read %v, lost %v", got.values, got.lost)
+	}
+}
+
+// TestAPeriodEndsThoughItsLogWasCutOff: what was at the end is not there any more after an
+// unclean election, or after the topic was made anew. That is told, and asked for once.
+func TestAPeriodEndsThoughItsLogWasCutOff(t *testing.T) {
+	brokers := broker(t, 1)
+	produce(t, brokers, 0, "a", "b", "c", "d", "e")
+	p := period(t, PeriodConfig{Config: Config{Brokers: brokers}})
+	if err := p.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p.next[0] = 3
+	if _, err := p.client.DeleteTopics(t.Context(), &kafka.DeleteTopicsRequest{Topics: []string{p.cfg.Topic}}); err != nil {
+		t.Fatal(err)
+	}
+	made := []kafka.TopicConfig{{Topic: p.cfg.Topic, NumPartitions: 1, ReplicationFactor: 1}}
+	if _, err := p.client.CreateTopics(t.Context(), &kafka.CreateTopicsRequest{Topics: made}); err != nil {
+		t.Fatal(err)
+	}
+	var lost []reconcile.Loss
+	for range 10 { // an answer that brings nothing on is the same for ever
+		b, err := p.Next(t.Context())
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		lost = append(lost, b.Lost...)
+	}
+	if _, err := p.Next(t.Context()); !errors.Is(err, io.EOF) || !slices.Equal(lost, []reconcile.Loss{{Partition: 0, From: 3, To: 5}}) {
+		t.Errorf("%v, lost %v", err, lost)
 	}
 }
 
