@@ -20,6 +20,10 @@ func (l *ledger) certify(gaps []reconcile.Finding) Certificate {
 	for _, t := range l.cfg.Rule.Ignore {
 		c.Blind = append(c.Blind, "holds of tier "+t.String()+" are left out by reconcile.rule.ignore")
 	}
+	over := !l.cfg.To.After(l.opened)
+	if !over { // also where every producer is sealed: another may begin
+		c.Blind = append(c.Blind, "the period was not over when its events were read, at "+stamp(l.opened))
+	}
 	if l.degraded.lost > 0 {
 		c.Blind = append(c.Blind, "stretches of degraded time beyond the first 10000 are not listed")
 	}
@@ -50,7 +54,7 @@ func (l *ledger) certify(gaps []reconcile.Finding) Certificate {
 			cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.From, b.From), cmp.Compare(a.Cause, b.Cause))
 	})
 	heard := len(c.Producers) > 0
-	c.Bypass = heard && len(c.Tails) == 0 && len(c.Unknown) == 0 && c.Unreadable == 0 && len(c.Partitions) > 0 &&
+	c.Bypass = heard && over && len(c.Tails) == 0 && len(c.Unknown) == 0 && c.Unreadable == 0 && len(c.Partitions) > 0 &&
 		!slices.ContainsFunc(c.Gaps, func(g Gap) bool { return g.Bypass })
 	c.Complete = c.Bypass && len(c.Gaps) == 0 && len(c.Blind) == 0 && c.Unlisted == 0
 	return c

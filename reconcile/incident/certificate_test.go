@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -194,5 +195,30 @@ func TestALateSpoolIsReadWithTheRest(t *testing.T) {
 		if p.Records != int64(len(s.records[p.Partition])) {
 			t.Errorf("partition %d: %d records of %d", p.Partition, p.Records, len(s.records[p.Partition]))
 		}
+	}
+}
+
+// A period that is not over is not complete, also where every producer is sealed by now.
+func TestAPeriodThatIsNotOverIsNotComplete(t *testing.T) {
+	r := make1(t, newStream(t).lives(nil).sealed(), func(c *Config) { c.To = time.Now().Add(time.Hour); c.From = c.To.Add(-mostPeriod) })
+	if r.Certificate.Bypass || r.Certificate.Complete || r.Exit() || len(r.Certificate.Blind) != 1 {
+		t.Errorf("%+v", r.Certificate)
+	}
+}
+
+// A record that is in every conflict costs no more than others: with the whole list looked
+// through for each hold this took minutes.
+func TestARecordInManyConflicts(t *testing.T) {
+	const many = 200_000
+	hold := reconcile.Interval{Business: audit.Business{Type: "coupon", ID: "hot"}}
+	m := &maker{ledger: &ledger{records: records{by: map[recordKey]*touched{{"coupon", "hot"}: {}}}}}
+	for i := range many {
+		id := strconv.Itoa(i)
+		for range 3 {
+			m.involve(&hold, id)
+		}
+	}
+	if got := m.ledger.records.by[recordKey{"coupon", "hot"}].Conflicts; len(got) != many {
+		t.Errorf("%d conflicts, want %d", len(got), many)
 	}
 }

@@ -117,12 +117,14 @@ func (m *maker) conflict(ctx context.Context, b both) (Conflict, error) {
 	return c, m.lose(ctx, &f)
 }
 
-// involve ties a record to a conflict.
+// involve ties a record to a conflict. Conflicts come one by one, so only the last one can be
+// there already: one record may be in all of them.
 func (m *maker) involve(iv *reconcile.Interval, finding string) {
 	t := m.ledger.records.by[recordKey{iv.Business.Type, iv.Business.ID}]
-	if t != nil && !slices.Contains(t.Conflicts, finding) {
-		t.Conflicts = append(t.Conflicts, finding)
+	if t == nil || len(t.Conflicts) > 0 && t.Conflicts[len(t.Conflicts)-1] == finding {
+		return
 	}
+	t.Conflicts = append(t.Conflicts, finding)
 }
 
 // lose charges what each losing hold could have done wrong to its record, and credits what

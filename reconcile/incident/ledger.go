@@ -2,6 +2,7 @@ package incident
 
 import (
 	"context"
+	"time"
 
 	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/audit"
@@ -31,6 +32,7 @@ type ledger struct {
 	losses    []reconcile.Loss
 	malformed []Malformed
 	unread    int
+	opened    time.Time // what was appended later is not read
 }
 
 type chainTier struct {
@@ -58,6 +60,7 @@ func newLedger(cfg *Config) *ledger {
 		Source: cfg.Source, cfg: cfg, read: map[int]*Partition{}, producers: map[string]*producer{}, told: map[place]*progress{},
 		requests: map[chainTier]*Requests{}, open: map[holdKey]*openHold{}, answers: map[chainReason]*Optimistic{},
 		orders: map[orderKey]*orderCount{}, degraded: newStretches(cfg), refusals: newRefusals(cfg), records: newRecords(cfg),
+		opened: time.Now(),
 	}
 }
 
