@@ -16,6 +16,7 @@ type feeds struct {
 	missed    map[seqOf]bool     // seqs among them
 	out       []Finding          // and to be told
 	moved     bool               // gone may answer otherwise than it did
+	astray    Finding            // events that lie in another partition than their key's; no Gap: none
 }
 
 // seqOf is one seq of a producer.
@@ -54,7 +55,7 @@ func (fs *feeds) hear(ev *audit.Event, r *Record, now time.Time) (fresh bool) {
 	if l == nil {
 		l = fs.begin(f, ev)
 	}
-	if l.has(ev.Seq) {
+	if id := (seqOf{f.producer, ev.Seq}); l.has(ev.Seq) && !fs.missed[id] {
 		return false
 	}
 	// Of the first event that is read of a producer nobody can tell whether the one before
@@ -120,10 +121,23 @@ func (fs *feeds) alive(f *feed, l *log, ev *audit.Event, r *Record, now time.Tim
 	case ev.Type == audit.TypeGap:
 		fs.told(f, ev)
 	}
-	if ev.Type.Marker() && ev.At.After(f.mark) || f.mark.IsZero() {
-		f.mark = ev.Time()
+	if mark := sane(ev.Time(), now); ev.Type.Marker() && mark.After(f.mark) || f.mark.IsZero() {
+		f.mark = mark
 	}
 }
+
+// sane is up to when a producer's word is taken. A clock that was ahead for a moment must
+// not carry the horizon along: when it is right again, all that its producer tells would
+// be late, and have the partition read again for as long as the clock had been ahead.
+func sane(at, now time.Time) time.Time {
+	if at.Sub(now) > ahead {
+		return now
+	}
+	return at
+}
+
+// ahead is how far a producer's clock may be before ours and still be believed.
+const ahead = time.Minute
 
 // gone tells whether an epoch is over, and when it gave its last sign of life.
 func (fs *feeds) gone(producer string, number uint64) (time.Time, bool) {
@@ -213,14 +227,63 @@ func (fs *feeds) told(f *feed, ev *audit.Event) {
 	})
 }
 
-// lost reports offsets that retention took before they were read.
+// lost reports offsets that nobody can read any more: retention took them unread, or the
+// stream was cut.
 func (fs *feeds) lost(l Loss, now time.Time) {
+	cause := "retention"
+	if l.Shrunk {
+		cause = "shrunk"
+	}
 	fs.report(Finding{
-		ID:   idOf("retention", strconv.Itoa(l.Partition), strconv.FormatInt(l.From, 10), strconv.FormatInt(l.To, 10)),
+		ID:   idOf(cause, strconv.Itoa(l.Partition), strconv.FormatInt(l.From, 10), strconv.FormatInt(l.To, 10)),
 		Kind: KindGap, State: StateOpen, From: now, To: now,
-		Gap: &Gap{Partition: l.Partition, Cause: "retention", Count: uint64(l.To - l.From), At: now},
+		Gap: &Gap{Partition: l.Partition, Cause: cause, Count: uint64(l.To - l.From), At: now},
 	})
 }
+
+// place notices a hold's event that lies in another partition than its key's, of width in
+// all: the topic got more partitions, or a producer reckons otherwise. Holds of that key
+// meet in no window then, and what overlapped of them is not found. It is told once, and
+// again whenever twice as many have come.
+func (fs *feeds) place(ev *audit.Event, width int) {
+	if width == 0 || audit.PartitionOf(ev.Key.String(), width) == fs.partition {
+		return
+	}
+	f := &fs.astray
+	if f.Gap == nil {
+		*f = Finding{
+			ID: idOf("partitions", strconv.Itoa(fs.partition), strconv.Itoa(width)), Kind: KindGap, State: StateOpen, From: ev.Time(), To: ev.Time(),
+			Gap: &Gap{Partition: fs.partition, Cause: "partitions"},
+		}
+	}
+	if ev.Time().Before(f.From) {
+		f.From = ev.Time()
+	}
+	if ev.Time().After(f.To) {
+		f.To = ev.Time()
+	}
+	gap := *f.Gap // the one that was told is not ours any more
+	gap.Producer, gap.At, gap.Count = ev.Producer, ev.Time(), gap.Count+1
+	f.Gap = &gap
+	if gap.Count&(gap.Count-1) == 0 {
+		fs.out = append(fs.out, *f)
+	}
+}
+
+// settle lets go of what tells the latest seqs of an epoch apart, once nothing of it is on
+// its way any more: a producer that starts often has many epochs.
+func (fs *feeds) settle(horizon time.Time) {
+	for _, f := range fs.by {
+		for _, l := range f.logs {
+			if l.sign.Before(horizon.Add(-settled)) {
+				l.settle()
+			}
+		}
+	}
+}
+
+// settled is how long after its last sign of life an epoch's last repeats have come.
+const settled = time.Hour
 
 func (fs *feeds) report(f Finding) {
 	if was, told := fs.reported[f.ID]; told && was.State != StateWithdrawn {

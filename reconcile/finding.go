@@ -79,7 +79,7 @@ type Gap struct {
 	Partition int       `json:"partition"`
 	Producer  string    `json:"producer,omitempty"`
 	Epoch     uint64    `json:"epoch,omitempty"`
-	Cause     string    `json:"cause"` // sequence, retention, silent, or the cause a gap event gives
+	Cause     string    `json:"cause"` // sequence, folder_lost, retention, shrunk, partitions, silent, or the cause a gap event gives
 	From      uint64    `json:"from,omitempty"`
 	To        uint64    `json:"to,omitempty"`    // zero: open
 	Count     uint64    `json:"count,omitempty"` // zero: unknown

@@ -15,6 +15,7 @@ import (
 type Job struct {
 	cfg     Config
 	windows map[int]*window
+	width   int // of the stream, in partitions; zero: not known
 	fleet   fleet
 	repairs repairer
 	parser  audit.Parser
@@ -84,10 +85,12 @@ func (j *Job) take(ctx context.Context, b Batch) error {
 	for _, m := range b.Assigned {
 		j.windows[m.Partition] = newWindow(&j.cfg.Rule, m)
 	}
+	if b.Width > 0 {
+		j.width = b.Width
+	}
 	for _, l := range b.Lost {
 		if w := j.windows[l.Partition]; w != nil {
-			w.feeds.lost(l, time.Now())
-			w.next = max(w.next, l.To)
+			j.lost(ctx, w, l)
 		}
 	}
 	now := time.Now()
@@ -102,6 +105,19 @@ func (j *Job) take(ctx context.Context, b Batch) error {
 		}
 	}
 	return nil
+}
+
+// lost takes in that records will never come. Where the stream begins anew below, what is
+// known of the partition's open groups is read again, with the records that are new there.
+func (j *Job) lost(ctx context.Context, w *window, l Loss) {
+	w.feeds.lost(l, time.Now())
+	if !l.Shrunk {
+		w.next = max(w.next, l.To)
+		return
+	}
+	j.cfg.Logger.ErrorContext(ctx, "the stream is shorter than it was, partition is read again", "partition", l.Partition, "ends_at", l.From, "was_at", l.To)
+	w.shrink(l.From)
+	j.count(func(b *books) { b.reread(w.partition) })
 }
 
 // record brings one record into its window.
@@ -121,6 +137,9 @@ func (j *Job) record(ctx context.Context, r *Record, now time.Time) error {
 	}
 	j.fleet.hear(&ev, r, now)
 	fresh := w.feeds.hear(&ev, r, now) || r.Replayed // whose seq may have been passed long ago
+	if fresh && !ev.Type.Marker() {
+		w.feeds.place(&ev, j.width)
+	}
 	j.count(func(b *books) { b.record(&ev, r.Partition, fresh) })
 	if fresh && !ev.Type.Marker() && j.cfg.Rule.matters(ev.Tier, ev.Outcome, ev.EndedAt) && w.absorb(&ev, r.Offset) {
 		w.noteLate(ev.Key, now)

@@ -55,6 +55,7 @@ func (j *Job) judge(ctx context.Context, w *window, complete bool) error {
 	}
 	found, judged := w.judge(j.cfg.Lateness, complete)
 	w.feeds.miss(w.horizon)
+	w.feeds.settle(w.horizon)
 	for i := range found {
 		for f := range found[i].findings(w.rule) {
 			if err := j.tell(ctx, w, f); err != nil {

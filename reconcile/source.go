@@ -31,6 +31,10 @@ type Batch struct {
 
 	// Lost are records that the stream dropped before they were read.
 	Lost []Loss
+
+	// Width is how many partitions the stream has; zero: not told. With it the job notices
+	// events that lie in another partition than that of their key.
+	Width int
 }
 
 // Mark is where a restart begins, and what it has to know of what went before. See
@@ -42,10 +46,15 @@ type Mark struct {
 	Read      int64     // records below were read before, so they are not late
 }
 
-// Loss is a range of offsets that retention took away unread: From ≤ offset < To.
+// Loss is a range of offsets whose records nobody can read any more: From ≤ offset < To.
+// Retention took them away unread, or the stream has become shorter than it was.
 type Loss struct {
 	Partition int
 	From, To  int64
+	// Shrunk says that the stream ends at From now: an unclean election cut it, or the topic
+	// was made anew. Offsets from From on are given out once more, so all of the partition is
+	// handed out again from its oldest record, as after a Rewind.
+	Shrunk bool
 }
 
 // Source is one member of a consumer group. A [Job] calls it from one goroutine.

@@ -107,7 +107,7 @@ func (s *stream) batch() (Batch, bool) {
 	}
 	b := s.pending
 	s.pending = Batch{}
-	if len(b.Assigned) > 0 || len(b.Revoked) > 0 || len(b.Lost) > 0 {
+	if len(b.Assigned) > 0 || len(b.Revoked) > 0 || len(b.Lost) > 0 || b.Width > 0 {
 		return b, true
 	}
 	for _, p := range slices.Sorted(maps.Keys(s.logs)) {

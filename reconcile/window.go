@@ -78,6 +78,20 @@ func (w *window) reread() {
 	*w = *fresh
 }
 
+// shrink begins anew after the stream was cut to end: its offsets from there on mean other
+// records now. What was told stands, since events that are gone disprove nothing; what was
+// committed says nothing of the stream as it is.
+func (w *window) shrink(end int64) {
+	fresh := newWindow(w.rule, Mark{Partition: w.partition, Read: end})
+	fresh.asOf, fresh.told = w.asOf, w.told
+	fresh.feeds.reported, fresh.feeds.missed, fresh.feeds.out = w.feeds.reported, w.feeds.missed, w.feeds.out
+	for id, t := range fresh.told {
+		t.doubt = false
+		fresh.told[id] = t
+	}
+	*w = *fresh
+}
+
 func (w *window) noteLate(key tierlock.Key, now time.Time) {
 	if w.lateSince.IsZero() {
 		w.lateSince, w.lateKeys = now, map[tierlock.Key]bool{}

@@ -123,7 +123,7 @@ func run(t *testing.T, brokers []string, into *memory) (j *reconcile.Job, stop f
 
 func await(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	timeout := time.After(40 * time.Second)
+	timeout := time.After(2 * time.Minute) // for machines that are busy with other tests
 	for tick := time.Tick(20 * time.Millisecond); !holds(); {
 		select {
 		case <-tick:

@@ -141,16 +141,17 @@ func (r *reader) records(from kafka.RecordReader) ([]reconcile.Record, error) {
 	}
 }
 
-// lost goes to where the partition begins or ends, and says what lies between.
+// lost goes to where the partition begins, and says what cannot be read any more. A log
+// that is shorter than it was, after an unclean election or because the topic was made
+// anew, has other records behind its end than those that were read there.
 func (r *reader) lost(ctx context.Context) error {
 	first, next, err := r.s.bounds(ctx, r.partition)
 	if err != nil {
 		return err
 	}
 	loss := reconcile.Loss{Partition: r.partition, From: r.offset, To: first}
-	to := first
-	if r.offset > next { // the log is shorter than it was: an unclean election
-		loss, to = reconcile.Loss{Partition: r.partition, From: next, To: r.offset}, next
+	if r.offset > next {
+		loss = reconcile.Loss{Partition: r.partition, From: next, To: r.offset, Shrunk: true}
 	}
 	if loss.From >= loss.To {
 		return nil
@@ -159,7 +160,7 @@ func (r *reader) lost(ctx context.Context) error {
 	if err := r.hand(ctx, reconcile.Batch{Lost: []reconcile.Loss{loss}}); err != nil {
 		return err
 	}
-	r.offset = to
+	r.offset, r.told = first, time.Time{}
 	return nil
 }
 
