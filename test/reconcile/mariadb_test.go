@@ -1,12 +1,13 @@
-// Package reconcile runs what reconcile keeps in SQL on a real MariaDB. It is here and not
-// beside the code, since a driver of MySQL in the library's go.mod would move the version
-// of those who embed it.
+// Package reconcile runs what reconcile keeps in SQL on a real MariaDB, since a driver of
+// MySQL in the library's go.mod would move the version of those who embed it; and the whole
+// way from a gateway's lock to a finding, with processes, a Redis and a Kafka.
 package reconcile
 
 import (
 	"context"
 	"database/sql"
 	"fmt"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -20,7 +21,16 @@ import (
 	"github.com/tierlock/tierlock/reconcile"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if text := os.Getenv(childEnv); text != "" {
+		if err := serve(text); err != nil {
+			fmt.Fprintln(os.Stderr, "child:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 func openDB(t *testing.T, dsn string) *sql.DB {
 	t.Helper()
