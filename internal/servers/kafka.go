@@ -16,7 +16,8 @@ import (
 // KafkaServer is one real broker that is its own controller.
 type KafkaServer struct {
 	Process
-	addr string
+	addr   string
+	joined int // brokers beside it
 }
 
 // Addr is the bootstrap address, "127.0.0.1:port", the same after Restart.
