@@ -270,6 +270,38 @@ func TestDeadLetterThatIsRefusedIsCutAndThenDeclaredMissing(t *testing.T) {
 	})
 }
 
+// A destination that refuses everything for good, the dead letters too, does not make gap
+// events of gap events, each in every partition.
+func TestMarkersThatAreRefusedMakeNoMore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		sink := newMemory(12)
+		refuse := true
+		sink.fate = func(int, audit.Message) error {
+			if refuse {
+				return audit.ErrPoison
+			}
+			return nil
+		}
+		cfg := config(powerfs.New(), sink)
+		cfg.Heartbeat = time.Hour
+		l := open(t, cfg)
+		lost := record(t, l, 1)
+		time.Sleep(time.Minute)
+		if st := l.Stats(); st.Durable > 10 || st.Gaps != 1 {
+			t.Errorf("of one grant and the hello: %+v", st)
+		}
+		sink.set(func(*memory) { refuse = false })
+		after := record(t, l, 2)
+		drain(t, l)
+		shut(t, l)
+		got := sink.ofType(t, audit.TypeAcquire)
+		if len(got) != 1 || got[0].Holder != after.ID.Fingerprint() || got[0].Holder == lost.ID.Fingerprint() {
+			t.Errorf("arrived: %+v", got)
+		}
+	})
+}
+
 func TestDamagedCursorSendsEverythingAgainRatherThanNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -29,7 +29,10 @@ func (f *forwarder) sort(ctx context.Context, msgs []Message, errs []error) (lef
 	return left, first
 }
 
-// bury makes m a dead letter; false: it was one already, cut short, and is given up.
+// bury makes m a dead letter; false: it was one already, cut short, and is given up. What
+// is given up becomes a gap event, but not where it is a marker: gap events are markers
+// too, and each goes to every partition, so that a destination which refuses them would
+// make more of them for ever. A missing marker shows by the next event's prev.
 func (f *forwarder) bury(ctx context.Context, m Message, why error) (Message, bool) {
 	id := headerValue(m.Headers, "ce_id")
 	if m.Dead == "" {
@@ -47,6 +50,10 @@ func (f *forwarder) bury(ctx context.Context, m Message, why error) (Message, bo
 		return m, true
 	}
 	seq, _ := strconv.ParseUint(id[strings.LastIndexByte(id, '/')+1:], 10, 64) // our own text
+	if kind := Type(strings.TrimPrefix(headerValue(m.Headers, "ce_type"), "tierlock.")); kind.Marker() {
+		f.l.log.Error("marker refused by the dead letters too, and given up", slog.String("id", id), slog.Any("error", why))
+		return m, false
+	}
 	if err := f.l.gap(ctx, Event{Cause: CauseDead, From: seq, To: seq, Count: 1}); err != nil {
 		return m, true
 	}
