@@ -3,11 +3,14 @@ package kafkasink_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -35,6 +38,8 @@ func childMain() bool {
 		fmt.Println("error:", err)
 		return true
 	}
+	told := make(chan os.Signal, 1)
+	signal.Notify(told, syscall.SIGTERM)
 	var mu sync.Mutex
 	for g := range 8 {
 		go func() {
@@ -42,6 +47,9 @@ func childMain() bool {
 				ev, err := grant(g, i)
 				if err == nil {
 					err = l.Record(context.Background(), &ev)
+				}
+				if errors.Is(err, audit.ErrClosed) {
+					return
 				}
 				if err != nil {
 					continue
@@ -55,7 +63,13 @@ func childMain() bool {
 			}
 		}()
 	}
-	select {}
+	<-told
+	begin := time.Now()
+	err = l.Close(context.Background())
+	mu.Lock()
+	defer mu.Unlock()
+	fmt.Printf("closed in %v: %v\n", time.Since(begin).Round(time.Millisecond), err)
+	return true
 }
 
 func openLog(dir string, brokers []string) (*audit.Log, *kafkasink.Sink, error) {
@@ -126,6 +140,12 @@ func arrivesThough(t *testing.T, brokers []string, rounds int, before func(round
 
 func killProducer(t *testing.T, dir string, brokers []string, acked map[string]bool, after int) {
 	t.Helper()
+	endProducer(t, dir, brokers, acked, after, func(p *os.Process) { _ = p.Kill() })
+}
+
+// endProducer lets a producer record so many grants and then calls end, once.
+func endProducer(t *testing.T, dir string, brokers []string, acked map[string]bool, after int, end func(*os.Process)) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, os.Args[0])
@@ -143,15 +163,19 @@ func killProducer(t *testing.T, dir string, brokers []string, acked map[string]b
 		if err != nil { // a line that was cut was not told
 			break
 		}
+		if strings.HasPrefix(line, "closed") {
+			t.Log(strings.TrimSpace(line))
+			continue
+		}
 		if strings.HasPrefix(line, "error") {
 			t.Errorf("the producer says %s", line)
 		}
 		acked[strings.TrimSpace(line)] = true
 		if n == after {
-			_ = cmd.Process.Kill()
+			end(cmd.Process)
 		}
 	}
-	_ = cmd.Wait() // killed
+	_ = cmd.Wait() // killed, or ended as it was told
 }
 
 func checkArrived(ctx context.Context, t *testing.T, brokers []string, acked map[string]bool, rounds int) {

@@ -88,13 +88,13 @@ func (s *Sink) split(msgs []audit.Message, errs []error) map[target][]int {
 	parts := map[target][]int{}
 	for i := range msgs {
 		m := &msgs[i]
-		if size := sizeOf(m); size > s.cfg.MaxMessage {
-			errs[i] = fmt.Errorf("%w: %d of %d bytes", audit.ErrPoison, size, s.cfg.MaxMessage)
-			continue
-		}
-		to := target{s.cfg.Topic, m.Partition}
+		to, most := target{s.cfg.Topic, m.Partition}, s.cfg.MaxMessage
 		if m.Dead != "" {
-			to = target{s.cfg.DLQ, m.Partition % int(max(s.dead.Load(), 1))}
+			to, most = target{s.cfg.DLQ, m.Partition % int(max(s.dead.Load(), 1))}, max(most, deadMessageBytes/2)
+		}
+		if size := sizeOf(m); size > most {
+			errs[i] = fmt.Errorf("%w: %d of %d bytes", audit.ErrPoison, size, most)
+			continue
 		}
 		parts[to] = append(parts[to], i)
 	}
@@ -141,9 +141,10 @@ func (s *Sink) deliver(ctx context.Context, to target, msgs []audit.Message, par
 var errBefore = errors.New("kafkasink: an earlier message of the partition was not delivered")
 
 // poison tells whether the broker will never take the batch. Everything else, even a
-// refused login, may be put right while the events wait on the disk.
+// refused login, may be put right while the events wait on the disk. So may a clock: each
+// try is stamped anew, and a broker refuses what comes from more than an hour ahead.
 func poison(err error) bool {
-	for _, never := range []kafka.Error{kafka.MessageSizeTooLarge, kafka.RecordListTooLarge, kafka.InvalidRecord, kafka.InvalidTimestamp} {
+	for _, never := range []kafka.Error{kafka.MessageSizeTooLarge, kafka.RecordListTooLarge, kafka.InvalidRecord} {
 		if errors.Is(err, never) {
 			return true
 		}

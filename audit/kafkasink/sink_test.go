@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -27,6 +28,7 @@ func TestMain(m *testing.M) {
 	if childMain() {
 		return
 	}
+	net.DefaultResolver = dns.resolver() // before anybody looks up anything
 	goleak.VerifyTestMain(servers.Share(m))
 }
 

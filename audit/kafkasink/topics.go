@@ -46,8 +46,10 @@ func (s *Sink) EnsureTopics(ctx context.Context) error {
 	}
 	var missing []kafka.TopicConfig
 	for _, topic := range []kafka.TopicConfig{
-		s.topic(s.cfg.Topic, ""),
-		s.topic(s.cfg.DLQ, "max.message.bytes", strconv.Itoa(deadMessageBytes)),
+		// Events carry their own times. By the broker's clock, a host whose clock is far
+		// ahead is not refused, and retention counts from when an event came.
+		s.topic(s.cfg.Topic, "message.timestamp.type", "LogAppendTime"),
+		s.topic(s.cfg.DLQ, "max.message.bytes", strconv.Itoa(deadMessageBytes), "message.timestamp.type", "LogAppendTime"),
 		s.topic(s.cfg.Findings, "cleanup.policy", "compact"),
 	} {
 		n, ok := counts[topic.Topic]
