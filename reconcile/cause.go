@@ -23,11 +23,12 @@ const (
 	CauseLocalElsewhere Cause = "local_elsewhere" // one of them excluded its own process only
 	CauseOptimistic     Cause = "optimistic"      // one of them held nothing and committed beside a hold
 	CausePermits        Cause = "permits"         // local holders of one process, as many as its policy permits
+	CauseSplitKey       Cause = "split_key"       // one business record under different keys, each held as it should be: see SplitKeys
 )
 
 // causes by bit, the lowest the gravest.
 var causes = [...]Cause{
-	CauseFailover, CauseExpired, CauseUnguarded, CauseClock, CauseUnreleased, CauseBypass, CauseLocalElsewhere, CauseOptimistic, CausePermits,
+	CauseFailover, CauseExpired, CauseUnguarded, CauseClock, CauseUnreleased, CauseBypass, CauseLocalElsewhere, CauseOptimistic, CausePermits, CauseSplitKey,
 }
 
 // causeSet is a set of causes.
@@ -43,6 +44,7 @@ const (
 	bitLocalElsewhere
 	bitOptimistic
 	bitPermits
+	bitSplitKey
 )
 
 // causeOf says why a and b could be inside at once, in either order.

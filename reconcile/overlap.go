@@ -76,6 +76,7 @@ type sweep struct {
 	holds   []*Interval
 	parent  []int // union-find over indexes into holds
 	tallies []tally
+	split   bool // holds are of one record, and pairs under one key are not looked for
 }
 
 // span is a hold stretched by its clock error, in whole microseconds, rounded outwards: it
@@ -113,7 +114,7 @@ func (r *Rule) end(iv *Interval) time.Time   { return iv.Latest.Add(r.margin(iv)
 
 func (s *sweep) pair(a, b int) {
 	first, second := s.holds[a], s.holds[b]
-	if first.Holder == second.Holder {
+	if first.Holder == second.Holder || s.split && first.Key == second.Key {
 		return
 	}
 	rel := s.rule.relate(first, second)
@@ -121,6 +122,11 @@ func (s *sweep) pair(a, b int) {
 		return
 	}
 	t := tally{pairs: 1, causes: causeOf(s.rule, first, second)}
+	if s.split { // each key was held as it should be: tiers and ends say nothing of it
+		if t.causes = bitSplitKey; lostUpdate(first, second) {
+			t.causes |= bitUnguarded
+		}
+	}
 	if rel == certain {
 		t.certain = 1
 	}

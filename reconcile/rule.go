@@ -110,7 +110,7 @@ func (r *Rule) relate(a, b *Interval) relation {
 		if !committed(a) || !committed(b) || guarded(a, b) || a.Tier == b.Tier && !lostUpdate(a, b) {
 			return apart
 		}
-	} else if a.sameProcess(b) {
+	} else if a.sameProcess(b) && a.Key == b.Key { // events of two keys are not written in their order
 		return relateInside(a, b)
 	}
 	ea, eb := r.margin(a), r.margin(b)
@@ -166,7 +166,7 @@ func crosses(as, ae, bs, be time.Time, slack time.Duration) bool {
 
 // handedOver tells whether one store gave the key from one hold to the other.
 func handedOver(a, b *Interval) bool {
-	return a.Tier == tierlock.Shared && b.Tier == tierlock.Shared && a.Store == b.Store && a.Store != "" &&
+	return a.Key == b.Key && a.Tier == tierlock.Shared && b.Tier == tierlock.Shared && a.Store == b.Store && a.Store != "" &&
 		a.How == audit.Released && b.How == audit.Released &&
 		!crosses(a.GrantedAt, a.EndedAt, b.GrantedAt, b.EndedAt, 0)
 }
