@@ -20,7 +20,7 @@ type Config struct {
 	Sink       Sink          // nil: events stay in Dir until a later process forwards them
 	Linger     time.Duration // a group commit waits this long for company; 0 (default) to 1 ms
 	Heartbeat  time.Duration // default 5 s, at least 10 ms
-	ClockError time.Duration // written where an event brings none; default 500 ms, negative: zero
+	ClockError time.Duration // bound of this host's clock, written where an event brings none; default: none is known, and readers call nothing of it certain
 	Segment    int64         // bytes of one spool file, at most Quota/4; default 64 MiB or Quota/8 where that is less
 	Quota      int64         // bytes on the disk, default 2 GiB
 	Notes      int           // events that may wait in memory for the disk, default 16384
@@ -85,9 +85,6 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.Heartbeat == 0 {
 		c.Heartbeat = 5 * time.Second
-	}
-	if c.ClockError == 0 {
-		c.ClockError = 500 * time.Millisecond
 	}
 	c.ClockError = max(c.ClockError, 0)
 	if c.Quota == 0 {

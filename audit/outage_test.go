@@ -10,7 +10,7 @@ import (
 )
 
 // outage is what a long one comes to: hours of a busy process, one after the other.
-const outageEvents = 8_000
+const outageEvents = 9_000
 
 // TestLongOutageKeepsMemoryFlatAndLosesNothing: the backlog lies on the disk, and what the
 // process keeps of it does not grow with it. Afterwards all of it arrives, at a multiple of
