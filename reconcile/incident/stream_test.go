@@ -91,6 +91,7 @@ type span struct {
 	order    audit.Switch
 	kind     string // business type, default coupon
 	noRecord bool
+	under    string // of the key, where that is not the coupon's
 }
 
 func key(tb testing.TB, id string) tierlock.Key {
@@ -115,6 +116,9 @@ func (s *stream) hold(producer string, x span) uint64 {
 	}
 	if x.noRecord {
 		ev.Business = audit.Business{}
+	}
+	if x.under != "" {
+		ev.Key = key(s.tb, x.under)
 	}
 	if x.unsure {
 		ev.ClockError = 0

@@ -292,10 +292,14 @@ func (q *Question) held(holds []reconcile.Interval, reasons map[holdKey]tierlock
 		h := Held{When: q.when(&iv), Hold: iv, Reason: reasons[holdKey{iv.Key.String(), iv.Holder}], Overlaps: []Overlap{}, Findings: []string{}}
 		h.Why = because(&iv, h.Reason)
 		for j := range holds {
-			if j == i || holds[j].Key != iv.Key {
+			if j == i {
 				continue
 			}
-			for _, f := range reconcile.Overlaps(q.Rule, []reconcile.Interval{iv, holds[j]}) {
+			between := reconcile.Overlaps
+			if holds[j].Key != iv.Key {
+				between = reconcile.SplitKeys
+			}
+			for _, f := range between(q.Rule, []reconcile.Interval{iv, holds[j]}) {
 				h.Overlaps = append(h.Overlaps, Overlap{Event: holds[j].Event, Holder: holds[j].Holder, Certain: f.Certain, Causes: f.Causes})
 			}
 		}

@@ -49,6 +49,28 @@ func why(t *testing.T, s *stream, q Question) *Answer {
 	return a
 }
 
+// Two services lock one coupon under different keys: each had a lock to itself, and no
+// finding of a key tells of it.
+func TestWhyTellsOfOneRecordUnderTwoKeys(t *testing.T) {
+	s := newStream(t)
+	s = s.lives(func(minute int) {
+		if minute == 6 {
+			s.hold("shop-1", span{tier: tierlock.Shared, id: "u1", from: at(6 * time.Minute), last: time.Second})
+			s.hold("shop-2", span{tier: tierlock.Shared, id: "u1", under: "cart-9", from: at(6*time.Minute + 200*time.Millisecond), last: time.Second})
+			s.hold("shop-2", span{tier: tierlock.Shared, id: "u2", under: "cart-8", from: at(6 * time.Minute), last: time.Second})
+		}
+	}).sealed()
+	a := why(t, s, Question{Type: "coupon", ID: "u1", At: at(6*time.Minute + 500*time.Millisecond)})
+	if len(a.Keys) != 2 || len(a.Holds) != 2 || len(a.Conflicts) != 0 {
+		t.Fatalf("%+v", a)
+	}
+	for i, h := range a.Holds {
+		if len(h.Overlaps) != 1 || !h.Overlaps[0].Certain || len(h.Overlaps[0].Causes) != 1 || h.Overlaps[0].Causes[0] != reconcile.CauseSplitKey {
+			t.Errorf("hold %d: %+v", i, h.Overlaps)
+		}
+	}
+}
+
 func TestWhyTellsWhoWasInside(t *testing.T) {
 	a := why(t, story(t), Question{Type: "coupon", ID: "u1", At: at(6*time.Minute + 500*time.Millisecond)})
 	if !a.Complete || len(a.Keys) != 1 || len(a.Holds) != 4 || len(a.Conflicts) != 1 {
