@@ -12,11 +12,12 @@ import (
 type feeds struct {
 	partition int
 	by        map[string]*feed
-	reported  map[string]Finding // gaps and silences told already, by id
-	missed    map[seqOf]bool     // seqs among them
-	out       []Finding          // and to be told
-	moved     bool               // gone may answer otherwise than it did
-	astray    Finding            // events that lie in another partition than their key's; no Gap: none
+	reported  map[string]Finding   // gaps and silences told already, by id
+	missed    map[seqOf]bool       // seqs among them
+	out       []Finding            // and to be told
+	moved     bool                 // gone may answer otherwise than it did
+	before    map[string]time.Time // when producers were heard before the partition was read again
+	astray    Finding              // events that lie in another partition than their key's; no Gap: none
 }
 
 // seqOf is one seq of a producer.
@@ -47,7 +48,7 @@ func newFeeds(partition int) feeds {
 func (fs *feeds) hear(ev *audit.Event, r *Record, now time.Time) (fresh bool) {
 	f, known := fs.by[ev.Producer]
 	if !known {
-		f = &feed{producer: ev.Producer, logs: map[uint64]*log{}, awaited: map[uint64]time.Time{}}
+		f = &feed{producer: ev.Producer, heard: fs.before[ev.Producer], logs: map[uint64]*log{}, awaited: map[uint64]time.Time{}}
 		fs.by[ev.Producer] = f
 	}
 	f.offset = r.Offset
@@ -101,9 +102,12 @@ func (f *feed) has(seq uint64) bool {
 
 // alive moves the producer's signs of life on.
 func (fs *feeds) alive(f *feed, l *log, ev *audit.Event, r *Record, now time.Time) {
-	f.heard = now
+	heard := now
 	if !r.Time.IsZero() && r.Time.Before(now) {
-		f.heard = r.Time
+		heard = r.Time
+	}
+	if heard.After(f.heard) {
+		f.heard = heard
 	}
 	if ev.Time().After(l.sign) {
 		l.sign = ev.Time()
@@ -124,6 +128,15 @@ func (fs *feeds) alive(f *feed, l *log, ev *audit.Event, r *Record, now time.Tim
 	if mark := sane(ev.Time(), now); ev.Type.Marker() && mark.After(f.mark) || f.mark.IsZero() {
 		f.mark = mark
 	}
+}
+
+// heard is when each producer was heard last.
+func (fs *feeds) heard() map[string]time.Time {
+	all := make(map[string]time.Time, len(fs.by))
+	for name, f := range fs.by {
+		all[name] = f.heard
+	}
+	return all
 }
 
 // sane is up to when a producer's word is taken. A clock that was ahead for a moment must

@@ -94,7 +94,11 @@ func (j *Job) take(ctx context.Context, b Batch) error {
 		}
 	}
 	now := time.Now()
+	live := len(b.Records) > 0 && j.live(b.Records[0].Partition)
 	for i := range b.Records {
+		if live {
+			b.Records[i].Time = time.Time{}
+		}
 		if err := j.record(ctx, &b.Records[i], now); err != nil {
 			return err
 		}
@@ -105,6 +109,14 @@ func (j *Job) take(ctx context.Context, b Batch) error {
 		}
 	}
 	return nil
+}
+
+// live tells whether nothing was unread of a partition before the batch that has come: its
+// records came just now then. Their own time may be their producer's, whose clock may be far
+// behind; by it, a living process would be silent, and its tiers would not count.
+func (j *Job) live(partition int) bool {
+	w := j.windows[partition]
+	return w != nil && w.caught
 }
 
 // lost takes in that records will never come. Where the stream begins anew below, what is

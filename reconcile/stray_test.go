@@ -40,6 +40,36 @@ func TestAClockAheadForAMomentMakesNothingLate(t *testing.T) {
 	})
 }
 
+// A process whose clock is hours behind stamps its records so. It is heard all the same: it is
+// not silent, and what it reports of its tiers counts. Nor is it after a reread.
+func TestAHostFarBehindIsHeard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const behind = 3 * time.Hour
+		l := runLive(t, nil) // silent for a minute is silent
+		p, q := l.producer("p"), l.producer("q")
+		tell := func(d time.Duration) {
+			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(5 * time.Second) {
+				p.beat(time.Now(), map[string]string{"coupon": "shared"})
+				q.beat(time.Now().Add(-behind), map[string]string{"coupon": "local"})
+			}
+			synctest.Wait()
+		}
+		tell(10 * time.Second) // of the very first records nobody can tell whether they are old
+		began := l.store.puts
+		tell(3 * time.Minute)
+		if told := l.store.puts - began; told != 0 || len(l.store.standing(KindSilent)) != 0 || l.job.fleet.quiet("coupon", time.Second, time.Minute, time.Now()) {
+			t.Errorf("%d findings, silent %+v; or its tiers do not count", told, l.store.standing(KindSilent))
+		}
+		old := nowHold(t, "old", tierlock.Bypass, time.Second)
+		old.GrantedAt, old.EndedAt = old.GrantedAt.Add(-2*behind), old.EndedAt.Add(-2*behind)
+		q.write(acquireOf(&old)) // late even by its own clock
+		tell(3 * time.Minute)
+		if told := l.store.puts - began; told != 0 || l.rewinds > 1 {
+			t.Errorf("after %d rereads: %d findings", l.rewinds, told)
+		}
+	})
+}
+
 // cut makes the stream end at end, as an unclean election or a topic that is made anew does,
 // and tells the job as the source does.
 func (s *stream) cut(end int) {

@@ -70,6 +70,7 @@ func (w *window) reread() {
 	fresh := newWindow(w.rule, Mark{Partition: w.partition, Read: w.next})
 	fresh.asOf, fresh.marked, fresh.markedAt, fresh.told = w.asOf, w.marked, w.markedAt, w.told
 	fresh.feeds.reported, fresh.feeds.missed, fresh.feeds.out = w.feeds.reported, w.feeds.missed, w.feeds.out
+	fresh.feeds.before = w.feeds.heard()
 	for id, t := range fresh.told {
 		t.doubt = true
 		fresh.told[id] = t
