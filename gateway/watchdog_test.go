@@ -52,12 +52,18 @@ func TestWatchdogIsNotWokenForEachShortLock(t *testing.T) {
 		synctest.Wait() // it sleeps
 		pair()
 		looks := k.WatchdogLooks() // in 250 ms; or, if it was quick enough to see the lock, when that was to be renewed
-		for range 10 {
+		woken := 0
+		for range 40 {
 			time.Sleep(time.Millisecond)
 			pair()
+			if now := k.WatchdogLooks(); !now.Equal(looks) {
+				looks, woken = now, woken+1
+			}
 		}
-		if got := k.WatchdogLooks(); !got.Equal(looks) {
-			t.Errorf("it was woken and looks %v later than after the first lock", got.Sub(looks))
+		// Where it always sees the lock, each that is to be renewed before all others wakes it,
+		// by the jitter about four of forty. For each it would be forty.
+		if woken > 15 {
+			t.Errorf("it was woken %d times for 40 locks", woken)
 		}
 		time.Sleep(time.Until(looks) + time.Second)
 		if in := time.Until(k.WatchdogLooks()); in < time.Minute {
