@@ -105,7 +105,7 @@ func (c *Config) since(t time.Time) time.Time { return t.Add(-c.longest() - cloc
 // fresh: there must be none yet.
 func replaceFile(path string, text []byte, fresh bool) (err error) {
 	if _, err := os.Lstat(path); fresh && err == nil {
-		return tierlock.Invalid("out", path, "is there already: a report is not written over another")
+		return errThere(path)
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
@@ -130,6 +130,10 @@ func replaceFile(path string, text []byte, fresh bool) (err error) {
 		return fmt.Errorf("write report: %w", err)
 	}
 	return syncFolder(filepath.Dir(path))
+}
+
+func errThere(path string) error {
+	return tierlock.Invalid("out", path, "is there already: a report is not written over another")
 }
 
 // syncFolder makes a rename durable.

@@ -144,6 +144,9 @@ func (p Process) makeReport(ctx context.Context, f *reportFlags) int {
 	if err := f.signed(); err != nil {
 		return p.fail(f.faults(), err)
 	}
+	if _, err := os.Lstat(f.out); f.out != "" && err == nil { // before the work; whoever makes it meanwhile is told at the end
+		return p.fail(f.faults(), errThere(f.out))
+	}
 	report, err := cfg.incident(ctx, f, p.Stderr)
 	if err != nil {
 		return p.fail(f.faults(), err)
@@ -234,22 +237,35 @@ func (p Process) change(f *reportFlags, path string, step func(*incident.Documen
 	if err := f.signed(); err != nil {
 		return p.fail(f.faults(), err)
 	}
-	d, err := readReport(path)
-	if err == nil {
-		err = step(d)
-	}
-	var text []byte
-	if err == nil {
-		text, err = d.Encode()
-	}
-	if err == nil {
-		err = replaceFile(path, text, false)
-	}
+	d, err := changed(path, step)
 	if err != nil {
 		return p.fail(f.faults(), err)
 	}
 	fmt.Fprintf(p.Stdout, "%s is %s, %s\n", path, d.Stage, d.Report.Verdict())
 	return ExitOK
+}
+
+// changed reads a report, changes it and writes it back while nobody else does: of two
+// reviews at once both stay, and no note written into a draft thaws a report that was
+// frozen meanwhile.
+func changed(path string, step func(*incident.Document) error) (*incident.Document, error) {
+	unlock, err := lockBeside(path)
+	if err != nil {
+		return nil, tierlock.Invalid("report", path, "cannot be read: "+withoutPath(err))
+	}
+	defer unlock()
+	d, err := readReport(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := step(d); err != nil {
+		return nil, err
+	}
+	text, err := d.Encode()
+	if err != nil {
+		return nil, err
+	}
+	return d, replaceFile(path, text, false)
 }
 
 func (p Process) reportAssign(f *reportFlags, path string) int {

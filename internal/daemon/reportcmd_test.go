@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -556,6 +557,7 @@ func TestReportAndWhyRefuseBadInput(t *testing.T) {
 		{reportIn(t), []string{"-c", noKafka, "--incident", period, "--by", "kim"}, "audit.kafka: is required"},
 		{reportIn(t), []string{"-c", good, "--incident", period, "--by", "kim\n"}, "by"},
 		{reportIn(t), []string{"-c", good, "--incident", period, "--by", "kim", "--max-records", "-1"}, "max_records"},
+		{reportIn(t), []string{"-c", good, "--incident", period, "--by", "kim", "--out", broken}, "is there already"},
 		{reportIn(t), []string{"-c", good, "--incident", period, "--output", "xml"}, "want text, json, csv or html"},
 		{reportIn(t), []string{"burn", "x"}, `no "burn"`},
 		{reportIn(t), []string{"sign"}, "want sign FILE"},
@@ -616,4 +618,28 @@ func TestTheReportOfWhatDaemonsWrote(t *testing.T) {
 
 func (p *past) until(to time.Time) string {
 	return p.begin.Format(time.RFC3339Nano) + ".." + to.UTC().Format(time.RFC3339Nano)
+}
+
+// TestReviewsAtOnceAllStand: each reviewer who was told so has reviewed.
+func TestReviewsAtOnceAllStand(t *testing.T) {
+	begin := time.Date(2026, 11, 29, 10, 0, 0, 0, time.UTC)
+	text, err := incident.New(&incident.Report{From: begin, To: begin.Add(time.Hour), At: begin.Add(time.Hour), Author: "kim"}).Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := write(t, string(text))
+	const reviewers = 16
+	var all sync.WaitGroup
+	for i := range reviewers {
+		all.Go(func() {
+			if code, stdout, stderr := command(t, reportIn(t), "review", file, "--by", fmt.Sprint("reviewer ", i)); code != ExitOK {
+				t.Errorf("code %d\n%s%s", code, stdout, stderr)
+			}
+		})
+	}
+	all.Wait()
+	d, err := readReport(file)
+	if err != nil || len(d.Reviews) != reviewers {
+		t.Fatalf("%d reviews stand of %d that were told to, %v", len(d.Reviews), reviewers, err)
+	}
 }
