@@ -97,7 +97,7 @@ func serve(text string) (err error) {
 			for ctx.Err() == nil {
 				if h, ok := claim(coupons, name); ok {
 					mu.Lock()
-					fmt.Print(h)
+					_, _ = fmt.Fprint(os.Stdout, h)
 					mu.Unlock()
 				}
 			}
