@@ -293,9 +293,9 @@ func TestDoctorOnRealServers(t *testing.T) {
 		t.Errorf("strict: code %d\n%s", code, stdout)
 	}
 
-	makeTopic(t, kafka, "wrong", map[string]string{"cleanup.policy": "compact", "retention.ms": "3600000"})
-	makeTopic(t, kafka, "wrong.findings", map[string]string{"cleanup.policy": "delete"})
-	makeTopic(t, kafka, "wrong.dlq", nil)
+	makeTopic(t, kafka, "wrong", 1, map[string]string{"cleanup.policy": "compact", "retention.ms": "3600000"})
+	makeTopic(t, kafka, "wrong.findings", 1, map[string]string{"cleanup.policy": "delete"})
+	makeTopic(t, kafka, "wrong.dlq", 1, nil)
 	evicting := servers.Redis(t, "--maxmemory", "64mb", "--maxmemory-policy", "allkeys-lru",
 		"--user", "tierlock", "on", ">secret", "~biz:*", "~{biz:*", "~tierlock:probe:*", "&*", "+@all", "-set", "-zadd").Addr()
 	t.Setenv("TIERLOCK_TEST_PASSWORD", "secret")
@@ -320,12 +320,12 @@ func TestDoctorOnRealServers(t *testing.T) {
 	wantCheck(t, d.Checks, "store main", "fail reach:", "WRONGPASS")
 }
 
-// makeTopic makes a topic of one partition with these settings.
-func makeTopic(t *testing.T, addr, name string, settings map[string]string) {
+// makeTopic makes a topic of so many partitions with these settings.
+func makeTopic(t *testing.T, addr, name string, partitions int, settings map[string]string) {
 	t.Helper()
 	pool := &kafka.Transport{}
 	defer pool.CloseIdleConnections()
-	topic := kafka.TopicConfig{Topic: name, NumPartitions: 1, ReplicationFactor: 1}
+	topic := kafka.TopicConfig{Topic: name, NumPartitions: partitions, ReplicationFactor: 1}
 	for k, v := range settings {
 		topic.ConfigEntries = append(topic.ConfigEntries, kafka.ConfigEntry{ConfigName: k, ConfigValue: v})
 	}

@@ -259,7 +259,9 @@ func TestTheReportOnRealServers(t *testing.T) {
 	servers.Need(t, "Redis, Kafka and PostgreSQL")
 	s := newShop(t)
 	p := newPast(t).tell()
-	file := p.file(servers.Redis(t).Addr(), servers.Kafka(t).Addr(), `  database: {driver: postgres, dsn_env: TIERLOCK_DSN}
+	kafka := servers.Kafka(t).Addr()
+	makeTopic(t, kafka, kafkasource.EventsTopic, 3, nil) // not the sink's: the past is made by the producers' clock here
+	file := p.file(servers.Redis(t).Addr(), kafka, `  database: {driver: postgres, dsn_env: TIERLOCK_DSN}
   hooks:
     coupon:
       apply: auto
