@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tierlock/tierlock"
@@ -66,6 +67,7 @@ func TestAHookThatPanicsDoesNotSilenceTheLadder(t *testing.T) {
 		}()
 		k.Store.Mend()
 		eventually(t, 10*time.Second, "normal again", func() bool { return k.Status().Chains[0].Targets[0].State == degrade.Normal })
+		synctest.Wait() // who found it so has told it
 		if told := hook.told(); !slices.Equal(told, []degrade.State{degrade.Down, degrade.Recovering, degrade.Normal}) {
 			t.Errorf("told %v", told)
 		}
