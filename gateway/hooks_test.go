@@ -57,6 +57,7 @@ func TestEveryVerdictIsToldOnce(t *testing.T) {
 func TestAHookThatPanicsDoesNotSilenceTheLadder(t *testing.T) {
 	var hook heard[degrade.State]
 	bubble(t, weak(), func(t *testing.T, k one) {
+		synctest.Wait() // nobody but the call looks at the store's health now
 		func() {
 			defer func() {
 				if recover() == nil {
