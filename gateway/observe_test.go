@@ -128,7 +128,11 @@ func TestAFullWireNamesItsChain(t *testing.T) {
 				t.Errorf("%s has %d of %d out", c.Chain, own, c.Targets[0].Out)
 			}
 		}
-		time.Sleep(4 * time.Second)
+		full := func() bool {
+			return slices.ContainsFunc(g.Status().Chains, func(c gateway.ChainStatus) bool { return c.Targets[0].State == degrade.Saturated })
+		}
+		eventually(t, 20*time.Second, "the wire is full for long enough", full)
+		time.Sleep(time.Second)
 		close(stop)
 		time.Sleep(time.Second)
 		if err := g.Close(t.Context()); err != nil {
