@@ -88,11 +88,17 @@ func (ls *lines) join(key tierlock.Key, hash uint64, w want) (p *place, first bo
 	return p, false
 }
 
-// leave takes p out for good, with the lock or without.
-func (p *place) leave(locked bool) {
+// leave takes p out for good, with the lock or without. A gift that had come, and that the
+// call did not take, is returned: who gave it has left it to the call, so nobody else gives
+// it back.
+func (p *place) leave(locked bool) (untaken gift, hold tierlock.Hold, ok bool) {
 	s := p.shard
 	s.mu.Lock()
 	was := p.stance
+	if was == given {
+		untaken, hold, ok = p.gift, p.want.hold, true
+		p.gift = gift{}
+	}
 	if was != alone {
 		p.held = p.held || locked
 		p.unlinkLocked()
@@ -102,6 +108,7 @@ func (p *place) leave(locked bool) {
 	if was != claimed { // who claimed it still has it
 		p.lines.free.Put(p)
 	}
+	return untaken, hold, ok
 }
 
 // unlinkLocked closes the line over p. If p was the first, the next one is told that it is.

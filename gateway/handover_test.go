@@ -296,3 +296,34 @@ func TestTheFirstAsksBehindAHolderThatLost(t *testing.T) {
 		_ = l.Unlock(t.Context())
 	})
 }
+
+// Who is handed the lock in the very moment in which its caller leaves takes nothing, and
+// nobody else knows of it: it is given back.
+func TestAGiftThatComesAsTheCallerLeavesIsGivenBack(t *testing.T) {
+	bubble(t, strong(), func(t *testing.T, k one) {
+		untaken := 0
+		for range 200 {
+			holder := k.must("a")
+			ctx, cancel := context.WithCancel(t.Context())
+			waiter := k.lockLater(ctx, "a", gateway.WithWait(2*time.Second))
+			synctest.Wait()
+			k.Store.Slow(time.Millisecond)
+			time.AfterFunc(time.Millisecond, cancel)
+			_ = holder.Unlock(t.Context())
+			if l := <-waiter; l != nil {
+				_ = l.Unlock(t.Context())
+			} else {
+				untaken++
+			}
+			cancel()
+			k.Store.Slow(0)
+			time.Sleep(time.Second)
+			if n := k.Store.Keys(); n != 0 {
+				t.Fatalf("%d keys a second later", n)
+			}
+		}
+		if untaken == 0 {
+			t.Error("each took it: nothing was tested")
+		}
+	})
+}

@@ -40,7 +40,7 @@ func (c *Chain) acquireWithin(ctx context.Context, r *request) (*Lock, *tierlock
 		if r.scatter {
 			r.place.dissolve()
 		}
-		r.place.leave(l != nil)
+		r.leave(l != nil)
 	}
 	return l, err
 }
@@ -112,8 +112,25 @@ func (r *request) sleepOn(ctx context.Context, err *tierlock.Error) {
 
 // alone gives the place up: the call goes on without one.
 func (r *request) alone() {
-	r.place.leave(false)
+	r.leave(false)
 	r.place = nil
+}
+
+// leave gives the place up, and back what came to it at the moment in which the call's time
+// was over or its caller left:
+//  1. who unlocks hands over: the store has the call's id now, and the gift stands in the place;
+//  2. the call wakes, sees first that it is over, and takes nothing;
+//  3. without this, the key would stand in the store till its ttl, held by nobody.
+func (r *request) leave(locked bool) {
+	g, hold, ok := r.place.leave(locked)
+	if !ok {
+		return
+	}
+	till := time.Now()
+	if g.cause != nil { // in doubt
+		till = g.deadline
+	}
+	r.chain.gw.ledger.add(r.chain.entryOf(r.ladder, hold, till))
 }
 
 // nextTry is when to ask again after so many tries, where nobody tells.
