@@ -20,8 +20,12 @@ import (
 )
 
 // onRedis is a gateway with a strong and a weak chain on a Redis at addr.
-func onRedis(t *testing.T, addr string) (*gateway.Gateway, *gatewaytest.Audit) {
+func onRedis(t *testing.T, addr string, change ...func(*gateway.Policy)) (*gateway.Gateway, *gatewaytest.Audit) {
 	t.Helper()
+	order := strong()
+	for _, c := range change {
+		c(&order)
+	}
 	store, err := redisstore.New(redisstore.Config{Addrs: []string{addr}})
 	if err != nil {
 		t.Fatal(err)
@@ -29,7 +33,7 @@ func onRedis(t *testing.T, addr string) (*gateway.Gateway, *gatewaytest.Audit) {
 	t.Cleanup(func() { _ = store.Close() })
 	rec := new(gatewaytest.Audit)
 	g, err := gateway.New(gateway.Config{
-		Chains: map[string]gateway.Policy{"order": strong(), "coupon": weak()},
+		Chains: map[string]gateway.Policy{"order": order, "coupon": weak()},
 		Stores: map[string]tierlock.Backend{"main": store}, Audit: rec,
 	})
 	if err != nil {

@@ -81,10 +81,12 @@ func (w *wire) receive() {
 			return
 		}
 		var q question
-		if json.Unmarshal(in.body, &q) == nil && in.kind == "ConfigChangeNotifyRequest" {
-			w.pushes <- q
-			w.send("ConfigChangeNotifyResponse", map[string]any{"resultCode": codeOK, "success": true, "requestId": q.RequestID})
+		if json.Unmarshal(in.body, &q) != nil || in.kind != "ConfigChangeNotifyRequest" {
+			continue
 		}
+		// First the receipt: with the push its test may end, and the stream with it.
+		w.send("ConfigChangeNotifyResponse", map[string]any{"resultCode": codeOK, "success": true, "requestId": q.RequestID})
+		w.pushes <- q
 	}
 }
 
