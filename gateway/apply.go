@@ -41,20 +41,19 @@ func (g *Gateway) Apply(d switchcfg.Document) error {
 	if err := d.Check(now); err != nil {
 		return err
 	}
-	changes, amended, err := g.putInForce(d, now)
+	changed, amended, err := g.putInForce(d, now)
 	for _, name := range amended {
 		g.log.Info("policy changed", "chain", name, "version", d.Version, "fields", d.Policies[name].Names())
 	}
-	for _, c := range changes {
-		g.log.Info("order changed", "chain", c.Chain, "mode", modeWord(c.Order.Mode), "was", modeWord(c.Was.Mode),
-			"until", c.Order.Until, "version", d.Version, "reason", c.Order.Reason, "by", c.Order.By)
-		tell(g.hooks.Ordered, c)
+	for _, c := range changed {
+		c.orders.news.tell(c.tellOrder)
 	}
 	return err
 }
 
-// putInForce is Apply but for the telling; amended are the chains with another policy.
-func (g *Gateway) putInForce(d switchcfg.Document, now time.Time) (changes []OrderInfo, amended []string, err error) {
+// putInForce is Apply but for the telling; changed are the chains with another order,
+// amended those with another policy.
+func (g *Gateway) putInForce(d switchcfg.Document, now time.Time) (changed []*Chain, amended []string, err error) {
 	g.applied.mu.Lock()
 	defer g.applied.mu.Unlock()
 	hash := d.Hash()
@@ -79,12 +78,12 @@ func (g *Gateway) putInForce(d switchcfg.Document, now time.Time) (changes []Ord
 		if c.amend(policies[name]) {
 			amended = append(amended, name)
 		}
-		if info, changed := c.obey(d, now); changed {
-			changes = append(changes, info)
+		if c.obey(d, now) {
+			changed = append(changed, c)
 		}
 	}
 	slices.Sort(amended)
-	return changes, amended, nil
+	return changed, amended, nil
 }
 
 // modeWord says auto for no order.
@@ -110,7 +109,7 @@ func (g *Gateway) breakGlass(d switchcfg.Document) error {
 
 // obey puts what d says of the chain in force; nothing, or auto, ends an order. Ladders of
 // targets that appear later obey it too: the order is the chain's.
-func (c *Chain) obey(d switchcfg.Document, now time.Time) (info OrderInfo, changed bool) {
+func (c *Chain) obey(d switchcfg.Document, now time.Time) (changed bool) {
 	var next *order
 	var dry *rehearsal
 	if o, ok := d.Chains[c.name]; ok && o.Mode > tierlock.ModeAuto && o.Until.After(now) {
@@ -120,18 +119,7 @@ func (c *Chain) obey(d switchcfg.Document, now time.Time) (info OrderInfo, chang
 		}
 	}
 	c.dry.Store(dry)
-	was := c.order.Swap(next)
-	info.Chain = c.name
-	if next != nil {
-		info.Order = next.Order
-	}
-	if was != nil {
-		info.Was = was.Order
-	}
-	if changed = next != nil || was != nil; changed {
-		c.past.add(now, info.Order)
-	}
-	return info, changed
+	return c.change(nil, next, now, d.Version)
 }
 
 // AppliedVersion is the version of the switch document in force; 0: none was seen yet.

@@ -25,8 +25,8 @@ type Chain struct {
 	bypass granter // the fake
 
 	current  atomic.Pointer[Policy] // policy with what a switch document has changed; what it cannot change may be read from either
-	order    atomic.Pointer[order]  // nil: none
-	past     orderPast
+	orders   orders
+	order    atomic.Pointer[order]     // nil: none; changed by orders.change only
 	dry      atomic.Pointer[rehearsal] // nil: none
 	live     atomic.Int64              // locks in hand
 	unserved unserved
@@ -186,5 +186,5 @@ func (c *Chain) told(r *request, l *Lock, err *tierlock.Error) {
 	if !r.heldAt.IsZero() {
 		info.Waited = now.Sub(r.heldAt)
 	}
-	c.gw.hooks.Acquired(info)
+	tell(c.gw, "acquired", c.gw.hooks.Acquired, info)
 }

@@ -178,7 +178,7 @@ func (g *Gateway) Explain(ctx context.Context, key tierlock.Key) (*Explanation, 
 		At: now.UTC().Round(time.Microsecond), Key: r.key, Asked: r.about, Chain: c.name, Class: c.policy.Ladder.Class, Protects: c.policy.Protects,
 		Order: c.order.Load().explain(r.hash, now), Health: r.ladder.explain(&r, now), Store: found,
 		Waiting: g.lines.count(r.key, r.hash), Applied: g.AppliedVersion(), Policy: switchcfg.Words(*r.policy),
-		Steps: r.ladder.pastSteps(), Orders: c.past.orders(r.hash),
+		Steps: r.ladder.pastSteps(), Orders: c.orders.explain(r.hash),
 	}
 	x.Holders, x.Held = g.locks.explain(r.key, r.hash, now)
 	x.InDoubt, x.Doubtful = g.ledger.explain(r.key)

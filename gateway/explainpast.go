@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"sync"
 	"time"
 
 	"github.com/tierlock/tierlock/degrade"
@@ -28,28 +27,17 @@ func (p *past[T]) all() []T {
 	return all
 }
 
-// orderPast remembers the last changes of a chain's order.
-type orderPast struct {
-	mu   sync.Mutex
-	past past[orderChange] // guarded by mu
-}
-
+// orderChange is that another order came into force, or none.
 type orderChange struct {
 	at    time.Time
 	order degrade.Order // zero: it ended
 }
 
-func (p *orderPast) add(at time.Time, now degrade.Order) {
-	p.mu.Lock()
-	p.past.add(orderChange{at, now})
-	p.mu.Unlock()
-}
-
-// orders tells them as a key with that hash met them.
-func (p *orderPast) orders(hash uint64) []ExplainedOrder {
-	p.mu.Lock()
-	all := p.past.all()
-	p.mu.Unlock()
+// explain tells the last changes as a key with that hash met them.
+func (o *orders) explain(hash uint64) []ExplainedOrder {
+	o.mu.Lock()
+	all := o.past.all()
+	o.mu.Unlock()
 	orders := make([]ExplainedOrder, len(all))
 	for i, c := range all {
 		orders[i] = explainOrder(c.order)

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/audit"
@@ -31,6 +32,7 @@ type Gateway struct {
 	watchdog watchdog
 	ledger   ledger
 	applied  applied
+	faults   hookFaults
 
 	start  func(func(context.Context)) // runs a loop until Close
 	stop   context.CancelFunc
@@ -52,6 +54,7 @@ func New(cfg Config) (*Gateway, error) {
 	g := &Gateway{
 		prefix: cfg.Prefix, chains: map[string]*Chain{}, stores: map[string]*store{},
 		audit: cfg.Audit, news: noNews{}, hooks: cfg.Hooks, log: cfg.Logger, quiet: make(chan struct{}, 1),
+		faults: hookFaults{began: time.Now()},
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	g.stop = stop
@@ -115,8 +118,12 @@ func (g *Gateway) build(cfg Config) (err error) {
 
 // follow keeps the switch document up to date until ctx ends.
 func (g *Gateway) follow(ctx context.Context, cfg Config) {
+	var reported func(switchcfg.Report)
+	if hook := cfg.Hooks.Reported; hook != nil {
+		reported = func(r switchcfg.Report) { tell(g, "reported", hook, r) }
+	}
 	err := switchcfg.Follow(ctx, cfg.Switch, switchcfg.FollowConfig{
-		Poll: cfg.Poll, LastGood: cfg.LastGood, Instance: cfg.Instance, Keys: cfg.SwitchKeys, Logger: g.log, Report: cfg.Hooks.Reported,
+		Poll: cfg.Poll, LastGood: cfg.LastGood, Instance: cfg.Instance, Keys: cfg.SwitchKeys, Logger: g.log, Report: reported,
 	}, g.Apply)
 	if err != nil && ctx.Err() == nil {
 		g.log.Error("switch not followed any more", "error", err)

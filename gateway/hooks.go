@@ -10,8 +10,10 @@ import (
 
 // Hooks is told what happened. A nil field is off and costs nothing; new fields break
 // nobody. Hooks run after the fact, on the goroutine that made it so, with no lock held,
-// maybe several at once; they must not block and must not call the gateway. [Join] puts
-// several together.
+// maybe several at once; they must not block and must not call the gateway. One that panics
+// is logged with its stack, counted in [Status] and changes nothing, on the gateway's own
+// goroutines and on those of callers: no call loses its lock by it. [Join] puts several
+// together.
 type Hooks struct {
 	Acquired func(AcquireInfo) // once for every call that got a verdict, whatever it was
 	Released func(ReleaseInfo) // once for every lock that was handed out, at its end: given back, lost or run out
@@ -19,7 +21,7 @@ type Hooks struct {
 	Lost     func(LostInfo)    // a lock ended before its holder gave it back
 	Sensed   func(SenseInfo)   // a ladder has looked at its target: after each fault and probe, and ten times a second; two looks at once in either order
 	Stepped  func(StepInfo)    // the health of a target changed for a chain; in order per chain and target
-	Ordered  func(OrderInfo)   // an operator's order began, changed or ended
+	Ordered  func(OrderInfo)   // an operator's order began, changed or ended; in order per chain
 	Settled  func(SettleInfo)  // a question in doubt, or a release put off, is closed
 	Replaced func(ReplaceInfo) // another server, or one that has lost its memory, serves a target
 
@@ -99,7 +101,7 @@ type (
 	}
 )
 
-// Join returns Hooks that tell each of all, in order.
+// Join returns Hooks that tell each of all, in order, whether one before panics or not.
 func Join(all ...Hooks) Hooks {
 	var j Hooks
 	for _, h := range all {
@@ -124,12 +126,5 @@ func both[T any](a, b func(T)) func(T) {
 	case b == nil:
 		return a
 	}
-	return func(v T) { a(v); b(v) }
-}
-
-// tell calls a hook that may be off.
-func tell[T any](hook func(T), v T) {
-	if hook != nil {
-		hook(v)
-	}
+	return func(v T) { defer b(v); a(v) }
 }

@@ -4,11 +4,8 @@ import (
 	"errors"
 	"slices"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/tierlock/tierlock"
-	"github.com/tierlock/tierlock/degrade"
 	"github.com/tierlock/tierlock/gateway"
 )
 
@@ -21,6 +18,14 @@ func TestJoinTellsEachInOrder(t *testing.T) {
 	j.Lost(gateway.LostInfo{})
 	if !slices.Equal(told, []string{"a", "b", "c"}) {
 		t.Errorf("told %v", told)
+	}
+	told = nil
+	func() {
+		defer func() { _ = recover() }()
+		gateway.Join(say("a"), gateway.Hooks{Lost: func(gateway.LostInfo) { panic("b's own fault") }}, say("c")).Lost(gateway.LostInfo{})
+	}()
+	if !slices.Equal(told, []string{"a", "c"}) {
+		t.Errorf("told %v where the second panics", told)
 	}
 	if j.Acquired != nil || j.Reported != nil {
 		t.Error("a hook nobody set is on")
@@ -50,34 +55,6 @@ func TestEveryVerdictIsToldOnce(t *testing.T) {
 			t.Errorf("told %v", outcomes)
 		}
 	}, gateway.Hooks{Acquired: hook.hear})
-}
-
-// A hook that panics ends the call that met it, which may be one of many requests of a
-// server that goes on. What happens after it is told all the same.
-func TestAHookThatPanicsDoesNotSilenceTheLadder(t *testing.T) {
-	var hook heard[degrade.State]
-	bubble(t, weak(), func(t *testing.T, k one) {
-		synctest.Wait() // nobody but the call looks at the store's health now
-		func() {
-			defer func() {
-				if recover() == nil {
-					t.Error("the hook's panic did not reach its caller")
-				}
-			}()
-			k.takeDown()
-		}()
-		k.Store.Mend()
-		eventually(t, 10*time.Second, "normal again", func() bool { return k.Status().Chains[0].Targets[0].State == degrade.Normal })
-		synctest.Wait() // who found it so has told it
-		if told := hook.told(); !slices.Equal(told, []degrade.State{degrade.Down, degrade.Recovering, degrade.Normal}) {
-			t.Errorf("told %v", told)
-		}
-	}, gateway.Hooks{Stepped: func(i gateway.StepInfo) {
-		hook.hear(i.To)
-		if i.To == degrade.Down {
-			panic("a hook's own fault")
-		}
-	}})
 }
 
 func TestOnLostIsAWord(t *testing.T) {

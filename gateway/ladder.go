@@ -27,11 +27,9 @@ type ladder struct {
 	now    atomic.Pointer[degrade.Machine]
 	wire   breaker.Tally // what this chain has out on the target
 
-	mu      sync.Mutex           // held to step, never over I/O or a hook
-	edges   []degrade.Transition // not told yet; guarded by mu
-	telling bool                 // somebody is telling them; guarded by mu
-
-	past past[degrade.Transition] // the last edges; guarded by mu
+	mu    sync.Mutex // held to step, never over I/O or a hook
+	edges teller[degrade.Transition]
+	past  past[degrade.Transition] // the last edges; guarded by mu
 }
 
 // ladderOf returns the ladder that key's requests stand on, and makes it the first time.
@@ -67,49 +65,26 @@ func (l *ladder) step() {
 	m, edge, changed := l.now.Load().Step(&l.chain.current.Load().Ladder, seen)
 	l.now.Store(&m)
 	if changed {
-		l.edges = append(l.edges, edge)
+		l.edges.put(edge)
 		l.past.add(edge)
 	}
 	l.mu.Unlock()
 	if sensed := l.chain.gw.hooks.Sensed; sensed != nil {
-		sensed(SenseInfo{Chain: l.chain.name, Target: l.target.name, Signals: explainSignals(seen), At: at})
+		tell(l.chain.gw, "sensed", sensed, SenseInfo{Chain: l.chain.name, Target: l.target.name, Signals: explainSignals(seen), At: at})
 	}
 	if changed {
-		l.tell()
+		l.edges.tell(l.tell)
 	}
 }
 
-// tell tells the edges in the order in which they were taken, with no lock held: whoever
-// finds somebody telling leaves its edge to him.
-func (l *ladder) tell() {
-	for l.tellOne() {
-	}
-}
-
-// tellOne tells the oldest edge. It is false when there is none, or when somebody else is
-// telling. A hook that panics ends its own call; the edges behind it are told with the next.
-func (l *ladder) tellOne() bool {
-	l.mu.Lock()
-	if l.telling || len(l.edges) == 0 {
-		l.mu.Unlock()
-		return false
-	}
-	l.telling = true
-	edge := l.edges[0]
-	l.edges = l.edges[1:]
-	l.mu.Unlock()
-	defer func() {
-		l.mu.Lock()
-		l.telling = false
-		l.mu.Unlock()
-	}()
+// tell tells an edge to the log, the trail and the hook.
+func (l *ladder) tell(edge degrade.Transition) {
 	l.log(edge)
 	l.chain.gw.news.Stepped(audit.Step{
 		At: edge.At, Chain: l.chain.name, Target: l.target.name, From: edge.From.String(), To: edge.To.String(),
 		Reason: edge.Reason, Dwell: edge.Dwell, Epoch: edge.Epoch, Observed: l.chain.policy.Ladder.Observe,
 	})
-	tell(l.chain.gw.hooks.Stepped, StepInfo{Chain: l.chain.name, Target: l.target.name, Transition: edge})
-	return true
+	tell(l.chain.gw, "stepped", l.chain.gw.hooks.Stepped, StepInfo{Chain: l.chain.name, Target: l.target.name, Transition: edge})
 }
 
 // count notes an operation that is never refused.

@@ -162,8 +162,8 @@ func (h *lease) lose(how audit.How, why error) bool {
 	h.chain.gw.log.LogAttrs(context.Background(), slog.LevelWarn, "lock lost", h.attrs(why)...)
 	info := e.info(now)
 	info.Err = lost
-	tell(h.chain.gw.hooks.Lost, LostInfo{Grant: h.grant, Held: info.Held, Cause: lost})
-	tell(h.chain.gw.hooks.Released, info)
+	tell(h.chain.gw, "lost", h.chain.gw.hooks.Lost, LostInfo{Grant: h.grant, Held: info.Held, Cause: lost})
+	tell(h.chain.gw, "released", h.chain.gw.hooks.Released, info)
 	return true
 }
 

@@ -50,7 +50,7 @@ func (l *Lock) Unlock(ctx context.Context) error {
 	if info.Over > 0 {
 		l.chain.gw.log.LogAttrs(ctx, slog.LevelWarn, "budget passed", append(l.attrs(nil), slog.Duration("over", info.Over))...)
 	}
-	tell(l.chain.gw.hooks.Released, info)
+	tell(l.chain.gw, "released", l.chain.gw.hooks.Released, info)
 	return info.Err
 }
 

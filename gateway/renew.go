@@ -69,6 +69,6 @@ func (h *lease) renewed(ans tierlock.Answer, cause error) error {
 	default:
 		err = h.failed("renew", faultReason(cause), cause)
 	}
-	tell(h.chain.gw.hooks.Renewed, RenewInfo{Grant: h.now(), Err: err})
+	tell(h.chain.gw, "renewed", h.chain.gw.hooks.Renewed, RenewInfo{Grant: h.now(), Err: err})
 	return err
 }

@@ -182,7 +182,7 @@ func (g *ledger) settle(ctx context.Context, e *entry, round int) {
 		if err != nil {
 			g.gw.log.LogAttrs(ctx, slog.LevelWarn, "lock in doubt left to its ttl", slog.String("chain", e.chain.name), slog.String("key", e.hold.Key.String()))
 		}
-		tell(g.gw.hooks.Settled, SettleInfo{Chain: e.chain.name, Status: ans.Status, After: now.Sub(e.added)})
+		tell(g.gw, "settled", g.gw.hooks.Settled, SettleInfo{Chain: e.chain.name, Status: ans.Status, After: now.Sub(e.added)})
 	}
 }
 

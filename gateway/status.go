@@ -20,6 +20,7 @@ type Status struct {
 	PolicyHash string        // see Gateway.PolicyHash
 	InDoubt    int           // entries of the ledger: acquires in doubt, releases put off
 	Dropped    int64         // entries that found no room in it, since New
+	HookPanics int64         // calls of hooks that panicked, since New
 	Chains     []ChainStatus // by name
 }
 
@@ -53,7 +54,7 @@ type TargetStatus struct {
 func (g *Gateway) Status() Status {
 	now := time.Now()
 	version, policies := g.applied.look()
-	s := Status{At: now, Applied: version, PolicyHash: policies, InDoubt: g.ledger.len(), Dropped: g.ledger.full.Load()}
+	s := Status{At: now, Applied: version, PolicyHash: policies, InDoubt: g.ledger.len(), Dropped: g.ledger.full.Load(), HookPanics: g.faults.all.Load()}
 	for _, c := range g.chains {
 		s.Chains = append(s.Chains, c.status(now))
 	}

@@ -162,7 +162,7 @@ func (s *store) remember(now time.Time) {
 		}
 		s.gw.log.Warn("store was replaced: it may have forgotten what it granted", "store", s.name, "target", t.name, "ago", now.Sub(since))
 		s.gw.news.Replaced(audit.Replaced{At: since, Store: s.name, Target: t.name})
-		tell(s.gw.hooks.Replaced, ReplaceInfo{Store: s.name, Target: t.name, Since: since})
+		tell(s.gw, "replaced", s.gw.hooks.Replaced, ReplaceInfo{Store: s.name, Target: t.name, Since: since})
 	}
 }
 

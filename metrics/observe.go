@@ -23,7 +23,7 @@ func (m *Metrics) Observe(gw *gateway.Gateway, log *audit.Log, job *reconcile.Jo
 	var all []prometheus.Collector
 	if gw != nil {
 		all = append(all, newReader(func(r *reader) { r.gateway(gw.Status()) },
-			heldLocks, inDoubt, tierActive, healthState, occupancy, wireShare, switchVersion, switchMode, switchUntil, switchDryRun, policyInfo))
+			heldLocks, inDoubt, hookPanics, tierActive, healthState, occupancy, wireShare, switchVersion, switchMode, switchUntil, switchDryRun, policyInfo))
 		for _, c := range gw.Status().Chains {
 			m.begin(c.Chain)
 		}
@@ -100,6 +100,7 @@ func (r *reader) one(name, is string, words []string, labels ...string) {
 
 func (r *reader) gateway(s gateway.Status) {
 	r.put(inDoubt, float64(s.InDoubt))
+	r.put(hookPanics, float64(s.HookPanics))
 	r.put(switchVersion, float64(s.Applied))
 	r.put(policyInfo, 1, s.PolicyHash)
 	for _, c := range s.Chains {

@@ -48,6 +48,7 @@ const (
 	settled        = "tierlock_settled_total"
 	heldLocks      = "tierlock_held_locks"
 	inDoubt        = "tierlock_in_doubt_entries"
+	hookPanics     = "tierlock_hook_panics_total"
 
 	tierActive  = "tierlock_tier_active"
 	healthState = "tierlock_health_state"
@@ -118,6 +119,7 @@ func Table() []Metric {
 		{settled, Counter, "Acquires in doubt that were settled afterwards, by what the store then said.", []string{"chain", "status"}, nil},
 		{heldLocks, Gauge, "Locks this process holds now.", chain, nil},
 		{inDoubt, Gauge, "Acquires in doubt and releases put off that are not settled yet.", nil, nil},
+		{hookPanics, Counter, "Calls of the embedder's hooks that panicked; the log names them.", nil, nil},
 
 		// Health and tier.
 		{tierActive, Gauge, "1 for the tier that serves a chain on a target now (or refused), 0 for the others.", []string{"chain", "target", "tier"}, nil},
