@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 	"strconv"
 	"time"
 
@@ -152,8 +153,8 @@ func stamp(t time.Time) string { return strconv.FormatInt(t.UnixMicro(), 10) }
 // Supersedes lists the ids that findings of any later member would have had: whichever of
 // them was stored before this finding's earlier members were known is part of it now.
 func (f *Finding) Supersedes() []string {
-	if f.Kind != KindOverlap || len(f.Members) <= f.Carried {
-		return nil
+	if f.Kind != KindOverlap || len(f.Members) <= f.Carried || slices.Contains(f.Causes, CauseSplitKey) {
+		return nil // by record: its later members' own findings are by key, and stand
 	}
 	own := f.Members[f.Carried+1:]
 	ids := make([]string, len(own))

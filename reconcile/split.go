@@ -13,7 +13,8 @@ import (
 // [Overlaps]' and are left out. Holds that name no record are passed over. It is pure.
 //
 // A [Job] does not do this: the keys lie in different partitions, which may belong to
-// different members. It is for whoever has all holds of a period, as [Gather] lists them.
+// different members. It is for whoever has all holds of a period, as [Gather] lists them;
+// the report of package incident has.
 func SplitKeys(rule Rule, holds []Interval) []Finding {
 	rule = rule.withDefaults()
 	var sorted []*Interval

@@ -119,7 +119,7 @@ func draw(c *Conflict, from, to time.Time) picture {
 		b := bar{
 			X: x(m.GrantedAt), Y: drawLine*i + 4, Text: drawLine*i + 15, Class: m.Tier.String(), Before: x(m.GrantedAt.Add(-m.Error)), After: x(end.Add(m.Error)),
 			TailX: x(end), Label: clean(m.Tier.String() + " " + m.Holder),
-			Title: clean(fmt.Sprintf("%s %s at %s, %s to %s, ended %s%s", m.Tier, m.Holder, m.Producer, stamp(m.GrantedAt), stamp(m.EndedAt), orNone(string(m.How)), about(m))),
+			Title: clean(fmt.Sprintf("%s %s at %s, %s to %s, ended %s%s", m.Tier, m.Holder, m.Producer, stamp(m.GrantedAt), stamp(m.EndedAt), orNone(string(m.How)), yes(m.Key == c.Key, "", ", key "+m.Key.String())+about(m))),
 		}
 		b.Mid, b.TextX, b.Anchor = b.Y+7, b.X, "start"
 		if b.X > drawLate {

@@ -18,6 +18,8 @@ type maker struct {
 	memory  *memory
 	amounts map[string]*Amount
 	charged map[string]bool // repair keys of losing holds that are in amounts
+
+	mostSplit int
 }
 
 // Make reads the source to its end, asks the store and the checks, and returns the report.
@@ -29,10 +31,21 @@ func Make(ctx context.Context, cfg Config) (*Report, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	m := &maker{cfg: cfg, amounts: map[string]*Amount{}, charged: map[string]bool{}}
+	return newMaker(cfg).make(ctx)
+}
+
+func newMaker(cfg Config) *maker {
+	m := &maker{cfg: cfg, amounts: map[string]*Amount{}, charged: map[string]bool{}, mostSplit: mostSplit}
 	m.memory = &memory{cfg: &m.cfg, by: map[string]reconcile.Finding{}}
 	m.ledger = newLedger(&m.cfg)
+	return m
+}
+
+func (m *maker) make(ctx context.Context) (*Report, error) {
 	if err := m.read(ctx); err != nil {
+		return nil, err
+	}
+	if err := m.split(ctx); err != nil {
 		return nil, err
 	}
 	stored, err := m.stored(ctx)

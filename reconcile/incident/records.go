@@ -19,6 +19,8 @@ type records struct {
 	more map[recordKey]struct{}   // beyond Config.MaxRecords
 	over int                      // beyond mostUnlisted, counted each time they are named
 	open map[holdKey]*audit.Event // granted before the period, and not known to be over
+
+	after map[recordKey]string // lock key of what was granted after it, see follow
 }
 
 // mostUnlisted bounds the names that are kept of records which are not listed, so that
@@ -39,13 +41,17 @@ type touched struct {
 const mostNames = 10
 
 func newRecords(cfg *Config) records {
-	return records{cfg: cfg, by: map[recordKey]*touched{}, more: map[recordKey]struct{}{}, open: map[holdKey]*audit.Event{}}
+	return records{cfg: cfg, by: map[recordKey]*touched{}, more: map[recordKey]struct{}{}, open: map[holdKey]*audit.Event{}, after: map[recordKey]string{}}
 }
 
 // hold takes a grant. One of the period touches its record at once; one from before does
 // when it is known to have reached into the period.
 func (r *records) hold(ev *audit.Event) {
-	if ev.Business.IsZero() || !ev.GrantedAt.Before(r.cfg.To) {
+	if ev.Business.IsZero() {
+		return
+	}
+	if !ev.GrantedAt.Before(r.cfg.To) {
+		r.follow(ev)
 		return
 	}
 	if r.cfg.holds(ev.GrantedAt) {

@@ -114,7 +114,8 @@ func (p printer) conflicts(r *Report) {
 			c.Holds, c.Pairs, c.CertainPairs, clean(joined(c.Causes)), stamp(c.From), stamp(c.To), c.Where)
 		for j := range c.Members {
 			m := &c.Members[j]
-			p.line("", "  %s to %s %s %s at %s%s", stamp(m.GrantedAt), stamp(m.EndedAt), m.Tier, clean(m.Holder), clean(m.Producer), clean(about(m)))
+			p.line("", "  %s to %s %s %s at %s%s%s", stamp(m.GrantedAt), stamp(m.EndedAt), m.Tier, clean(m.Holder), clean(m.Producer),
+				yes(m.Key == c.Key, "", ", key "+clean(m.Key.String())), clean(about(m)))
 		}
 		if more := c.Holds - len(c.Members); more > 0 {
 			p.line("", "  and %d more holds", more)

@@ -200,13 +200,10 @@ func (q *Question) answer(ctx context.Context, a *Answer, keys map[string]bool, 
 		return err
 	}
 	defer source.Close()
-	m := &maker{amounts: map[string]*Amount{}, charged: map[string]bool{}, cfg: Config{
+	m := newMaker(Config{
 		From: q.At.Add(-q.Longest), To: q.At.Add(time.Microsecond), Author: "why", Source: source, Partitions: source.Partitions,
 		Longest: q.Longest, Rule: q.Rule, Store: q.Store, Logger: q.Logger,
-	}}
-	m.cfg = m.cfg.withDefaults()
-	m.memory = &memory{cfg: &m.cfg, by: map[string]reconcile.Finding{}}
-	m.ledger = newLedger(&m.cfg)
+	}.withDefaults())
 	l := &listener{ledger: m.ledger, keys: keys, reasons: map[holdKey]tierlock.Reason{}}
 	if err := m.readFrom(ctx, l); err != nil {
 		return err
