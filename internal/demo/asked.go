@@ -51,8 +51,8 @@ func (a *asked) Acquire(ctx context.Context, req tierlock.Request) (tierlock.Ans
 	return ans, err
 }
 
-// granted forgets an id whose caller has the lock.
-func (a *asked) granted(id tierlock.RequestID) {
+// forget drops an id whose caller has the lock, or that was judged.
+func (a *asked) forget(id tierlock.RequestID) {
 	a.mu.Lock()
 	delete(a.open, id)
 	a.mu.Unlock()
@@ -75,22 +75,35 @@ func (w watchedProber) Probe(ctx context.Context, target string) error {
 	return err
 }
 
-// settleTime is how long the product has to give back what nobody got: from the answer to
-// the caller, or from the store's first answered probe.
-const settleTime = time.Second
+// What nobody got is looked for after settleTime, counted from the answer or from the
+// store's first answered probe. An orphan is what still stands after orphanTime: its ttl is
+// 60 s, and the ledger has had five tries by then, each of which a busy machine may starve.
+const (
+	settleTime = time.Second
+	orphanTime = 10 * time.Second
+)
 
-// due takes out the ids whose time to be settled is over.
-func (a *asked) due(now time.Time) map[tierlock.RequestID]tierlock.Key {
+// suspect is what may be an orphan.
+type suspect struct {
+	key  tierlock.Key
+	late bool // its orphanTime is over
+}
+
+// suspects are the ids whose time to be settled is over, while the store is well.
+func (a *asked) suspects(now time.Time) map[tierlock.RequestID]suspect {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.ill || now.Before(a.back.Add(settleTime)) {
-		return nil
+	out := map[tierlock.RequestID]suspect{}
+	if a.ill {
+		return out
 	}
-	out := map[tierlock.RequestID]tierlock.Key{}
 	for id, q := range a.open {
-		if !now.Before(q.answered.Add(settleTime)) {
-			out[id] = q.key
-			delete(a.open, id)
+		since := q.answered
+		if a.back.After(since) {
+			since = a.back
+		}
+		if waited := now.Sub(since); waited >= settleTime {
+			out[id] = suspect{q.key, waited >= orphanTime}
 		}
 	}
 	return out

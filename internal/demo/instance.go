@@ -141,7 +141,7 @@ func (sc *scene) hooks(in *instance) gateway.Hooks {
 		Acquired: func(info gateway.AcquireInfo) {
 			sc.ledger.acquired(info)
 			if info.Verdict.Outcome == tierlock.Success {
-				in.asked.granted(info.Grant.RequestID)
+				in.asked.forget(info.Grant.RequestID)
 			}
 		},
 		Stepped: func(gateway.StepInfo) { sc.nudge() },

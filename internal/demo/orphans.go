@@ -5,9 +5,9 @@ package demo
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"time"
-
-	"github.com/tierlock/tierlock"
 )
 
 const orphanEvery = 200 * time.Millisecond
@@ -35,29 +35,36 @@ func (o *orphans) run(ctx context.Context) {
 	}
 }
 
-// look counts what is due. A lock found here lives on for its ttl of 60 s, so the count is
-// also how many there were at once.
-func (o *orphans) look(now time.Time) {
+// look forgets what the store has no more, counts what stands too long, and tells how many
+// stand and are not late yet. A lock counted here lives on for its ttl of 60 s, so the count
+// is also how many there were at once.
+func (o *orphans) look(now time.Time) (open int) {
 	for _, a := range o.asked {
-		due := a.due(now)
-		if len(due) == 0 || o.err != nil {
+		suspects := a.suspects(now)
+		if len(suspects) == 0 || o.err != nil {
 			continue
 		}
-		ids := make([]tierlock.RequestID, 0, len(due))
-		keys := make([]string, 0, len(due))
-		for id, key := range due {
-			ids = append(ids, id)
-			keys = append(keys, key.String())
+		ids := slices.Collect(maps.Keys(suspects))
+		keys := make([]string, len(ids))
+		for i, id := range ids {
+			keys[i] = suspects[id].key.String()
 		}
 		values, err := o.peek.values(keys)
 		if err != nil {
 			o.err = errors.Join(errors.New("orphans were not counted"), err)
-			continue
+			return 0
 		}
-		for i, v := range values {
-			if v == ids[i].Secret() {
+		for i, id := range ids {
+			switch {
+			case values[i] != id.Secret():
+			case !suspects[id].late:
+				open++
+				continue
+			default:
 				o.found++
 			}
+			a.forget(id)
 		}
 	}
+	return open
 }

@@ -51,14 +51,14 @@ func TestOnlyWhatMayHaveBeenLeftBehindIsLookedFor(t *testing.T) {
 				id := tierlock.NewRequestID()
 				_, _ = a.Acquire(t.Context(), tierlock.Request{Hold: tierlock.Hold{Key: k, ID: id}})
 				if c.granted {
-					a.granted(id)
+					a.forget(id)
 				}
-				if n := len(a.due(time.Now())); n != 0 {
-					t.Fatalf("%d due at once", n)
+				if n := len(a.suspects(time.Now())); n != 0 {
+					t.Fatalf("%d suspected at once", n)
 				}
 				time.Sleep(settleTime)
-				if n := len(a.due(time.Now())); n != c.due {
-					t.Fatalf("%d due after %v, want %d", n, settleTime, c.due)
+				if n := len(a.suspects(time.Now())); n != c.due {
+					t.Fatalf("%d suspected after %v, want %d", n, settleTime, c.due)
 				}
 			})
 		})
@@ -73,19 +73,19 @@ func TestTimeToSettleBeginsWithTheFirstAnsweredProbe(t *testing.T) {
 		_, _ = a.Acquire(t.Context(), tierlock.Request{Hold: tierlock.Hold{Key: key(t, "k"), ID: tierlock.NewRequestID()}})
 		probe()
 		time.Sleep(time.Minute)
-		if len(a.due(time.Now())) != 0 {
-			t.Fatal("due while the store is away")
+		if len(a.suspects(time.Now())) != 0 {
+			t.Fatal("suspected while the store is away")
 		}
 		s.probe = nil
 		probe()
 		time.Sleep(settleTime - time.Millisecond)
 		probe() // a later good probe does not begin it again
-		if len(a.due(time.Now())) != 0 {
-			t.Fatal("due before the time to settle was over")
+		if len(a.suspects(time.Now())) != 0 {
+			t.Fatal("suspected before the time to settle was over")
 		}
 		time.Sleep(time.Millisecond)
-		if len(a.due(time.Now())) != 1 {
-			t.Fatal("not due after it")
+		if len(a.suspects(time.Now())) != 1 {
+			t.Fatal("not suspected after it")
 		}
 	})
 }
@@ -106,15 +106,25 @@ func TestALockThatNobodyGotIsFoundInTheStore(t *testing.T) {
 	}
 	defer p.close()
 	a := newAsked(nil)
-	long := time.Now().Add(-time.Hour)
-	a.open[left] = question{key(t, "left"), long}
-	a.open[gone] = question{key(t, "gone"), long}
-	a.open[tierlock.NewRequestID()] = question{key(t, "anothers"), long}
+	began := time.Now()
+	a.open[left] = question{key(t, "left"), began}
+	a.open[gone] = question{key(t, "gone"), began}
+	a.open[tierlock.NewRequestID()] = question{key(t, "anothers"), began}
 	o := &orphans{peek: p, asked: []*asked{a}}
-	o.look(time.Now())
-	o.look(time.Now())
-	if o.found != 1 || o.err != nil {
-		t.Fatalf("%d orphans, %v; want 1", o.found, o.err)
+	for _, step := range []struct {
+		after            time.Duration
+		open, found, all int
+	}{
+		{0, 0, 0, 3},
+		{settleTime, 1, 0, 1},
+		{orphanTime - 1, 1, 0, 1},
+		{orphanTime, 0, 1, 0},
+		{time.Hour, 0, 1, 0},
+	} {
+		open := o.look(began.Add(step.after))
+		if open != step.open || o.found != step.found || len(a.open) != step.all || o.err != nil {
+			t.Fatalf("after %v: %d open, %d orphans, %d asked, %v; want %+v", step.after, open, o.found, len(a.open), o.err, step)
+		}
 	}
 }
 

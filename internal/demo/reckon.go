@@ -55,7 +55,9 @@ func (s *story) reckon(ctx context.Context, stopWatching func()) (*Report, error
 	if err := s.readBack(ctx, r); err != nil {
 		return nil, err
 	}
-	s.orphans.look(time.Now())
+	for s.orphans.look(time.Now()) > 0 && ctx.Err() == nil {
+		pause(ctx, orphanEvery)
+	}
 	if s.orphans.err != nil {
 		return nil, s.orphans.err
 	}

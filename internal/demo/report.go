@@ -27,7 +27,7 @@ type Report struct {
 	Conflicts ConflictReport    `json:"conflicts"`
 	Strong    StrongReport      `json:"strong"`
 	Business  BusinessReport    `json:"business"`
-	Orphans   int               `json:"orphan_locks"` // locks in the store whose caller got none, 1 s after it could have been settled: the most at any time
+	Orphans   int               `json:"orphan_locks"` // locks in the store whose caller got none, 10 s after they could have been given back
 	Policy    map[string]Policy `json:"policy"`
 }
 

@@ -35,6 +35,7 @@ func quick() Timetable {
 	// The race detector makes the stand-ins slow, and other tests run beside this one.
 	t.Wire, t.Buyers, t.Claimers, t.Think = 4, 6, 6, 250*time.Millisecond
 	t.Attempt = 250 * time.Millisecond
+	t.Between = 30 * time.Millisecond // so that of few claims some meet
 	return t
 }
 
