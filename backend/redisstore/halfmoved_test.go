@@ -130,6 +130,73 @@ func tokensRiseWhereTheyAreApart(t *testing.T, c *servers.RedisCluster, store *r
 	way.end(t)
 }
 
+// enteredLockIsKept has a lock that was entered, and the record of its entries, on either side
+// of a moving slot. Its renewals go on, and the record never ends before the lock. Entering
+// and leaving need both in one place: they are refused until the slot has moved.
+func enteredLockIsKept(t *testing.T, c *servers.RedisCluster, store *redisstore.Store) {
+	const lock, depth = "", ":depth"
+	for name, moved := range map[string][]string{
+		"all stays": nil, "lock moved": {lock}, "record moved": {depth}, "both moved": {lock, depth},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := mover{t: t, store: store, key: keyOfFirstShard(t)}
+			way := newSlot{admin(t, c.Shards[0][0].Addr()), admin(t, c.Shards[1][0].Addr()), redisstore.SlotOf(m.key)}
+			record := map[string]string{lock: m.key.String(), depth: "{" + m.key.String() + "}" + depth}
+			id := m.granted()
+			hold := func(entry uint64) tierlock.Hold {
+				return tierlock.Hold{Key: m.key, ID: id, TTL: 2 * minute, Entry: entry}
+			}
+			enter := func(entry uint64) (tierlock.Answer, error) {
+				ctx, deadline := within(t, attempt)
+				return store.Acquire(ctx, tierlock.Request{Hold: hold(entry), NotAfter: deadline})
+			}
+			leave := func(entry uint64) (tierlock.Answer, error) {
+				ctx, _ := within(t, attempt)
+				return store.Release(ctx, hold(entry))
+			}
+			if a, err := enter(1); err != nil || a.Depth != 2 {
+				t.Fatalf("enter: %v, %v", a, err)
+			}
+			way.begin(t)
+			for _, suffix := range moved {
+				way.carry(t, record[suffix])
+			}
+			if len(moved) == 1 {
+				_, err := enter(2)
+				wantFault(t, err, tierlock.ReasonAttempt, false)
+				_, err = leave(1)
+				wantFault(t, err, tierlock.ReasonAttempt, false)
+			}
+			for range 2 { // the second finds all as it is to be
+				another := newHold(t, minute) // in a slot of its own, asked about in the same call
+				ctx, _ := within(t, attempt)
+				answers, err := store.Renew(ctx, []tierlock.Hold{another, hold(0)})
+				if err != nil || answers[1].Status != tierlock.Mine || time.Until(answers[1].Until) < minute+minute/2 || answers[0].Status != tierlock.Gone {
+					t.Errorf("renew: %+v, %v", answers, err)
+				}
+				ctx, _ = within(t, attempt)
+				if answers, err = store.Renew(ctx, []tierlock.Hold{hold(0)}); err != nil || answers[0].Status != tierlock.Mine {
+					t.Errorf("renew alone: %+v, %v", answers, err)
+				}
+			}
+			for _, suffix := range []string{lock, depth} {
+				way.carry(t, record[suffix])
+			}
+			way.end(t)
+			left := func(key string) time.Duration { return way.to.PTTL(t.Context(), key).Val() }
+			if r, l := left(record[depth]), left(record[lock]); r < l || l < minute+minute/2 || len(moved) == 1 && r < l+minute {
+				t.Errorf("the record lasts %v, its lock %v", r, l)
+			}
+			if a, err := leave(0); err != nil || a.Status != tierlock.Mine || a.Depth != 1 {
+				t.Errorf("leave: %+v, %v", a, err)
+			}
+			if a, err := leave(1); err != nil || a.Status != tierlock.Released {
+				t.Errorf("leave with the last: %+v, %v", a, err)
+			}
+		})
+	}
+}
+
 // wholeClusterIsDown takes a slot's server away where that takes every key along, and says so
 // once.
 func wholeClusterIsDown(t *testing.T, c *servers.RedisCluster, store *redisstore.Store, log *diary) {

@@ -33,6 +33,7 @@ func TestClusterChangesUnderLoad(t *testing.T) { //nolint:tparallel // one after
 	})
 	take(t, store, newHold(t, minute), tierlock.Granted) // the map is known
 	t.Run("a slot stands half moved", func(t *testing.T) { slotStandsHalfMoved(t, c, store) })
+	t.Run("an entered lock is kept", func(t *testing.T) { enteredLockIsKept(t, c, store) })
 	t.Run("tokens rise where lock and fence are apart", func(t *testing.T) { tokensRiseWhereTheyAreApart(t, c, store) })
 	t.Run("a slot migrates", func(t *testing.T) { slotMigrates(t, c, store) })
 	t.Run("a master freezes", func(t *testing.T) { masterFreezes(t, c, store) })

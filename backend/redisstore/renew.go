@@ -27,7 +27,10 @@ func (s *Store) Renew(ctx context.Context, holds []tierlock.Hold) ([]tierlock.An
 		return answers, err
 	}
 	defer q.end()
-	r := renewal{holds: holds, answers: answers, errs: make([]error, len(holds)), deep: make([]bool, len(holds))}
+	r := renewal{
+		holds: holds, answers: answers, errs: make([]error, len(holds)), deep: make([]bool, len(holds)),
+		apart: s.renewApart,
+	}
 	todo := map[place][]int{}
 	for i, hold := range holds {
 		to, err := s.servers.place(q, hold.Key)
@@ -58,6 +61,7 @@ type renewal struct {
 	answers []tierlock.Answer
 	errs    []error
 	deep    []bool // those that were entered: their records are renewed with them
+	apart   func(*question, tierlock.Hold) (tierlock.Answer, error)
 }
 
 // errEntered is why a hold is asked about once more.
@@ -99,6 +103,14 @@ func (r renewal) put(q *question, todo map[place][]int) {
 // ask goes in one round trip, with one call for as many holds as share one. A hold alone
 // shares it with what others ask.
 func (r renewal) ask(q *question, to place, which []int) {
+	if to.bare { // a lock that was entered, and its record, may be in two places
+		which = slices.DeleteFunc(which, func(at int) bool {
+			if r.deep[at] {
+				r.answers[at], r.errs[at] = r.apart(q, r.holds[at])
+			}
+			return r.deep[at]
+		})
+	}
 	if len(which) == 1 {
 		at := which[0]
 		one := riderFor(r.holds[at])

@@ -80,7 +80,8 @@ func parse(now any, parts []any) (r reply, why string, ok bool) {
 }
 
 // entered tells that the lock is this id's and was entered more than once: what is asked of
-// it needs the record of its entries, and nothing was done without.
+// it needs the record of its entries. Without, a renewal has done its half, and nothing else
+// anything.
 func (r reply) entered() bool { return r.status == tierlock.Mine && r.depth == 0 }
 
 // mark stands behind the id of a lock that was entered; the scripts have it too.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/tierlock/tierlock"
 )
 
@@ -56,6 +58,52 @@ func (s *Store) passInSteps(q *question, from tierlock.Hold, to tierlock.Request
 		answer.Token = token
 	}
 	return answer, err
+}
+
+// renewApart is a renewal, under the same circumstances, of a lock that was entered: first
+// of the record of its entries, then of the lock. A record that outlives its lock does no
+// harm; a lock that outlived its record would be free with the first entry given back. So
+// the record gets twice the ttl: a renewal of the lock that comes late finds it within one,
+// and brings one more.
+func (s *Store) renewApart(q *question, hold tierlock.Hold) (answer tierlock.Answer, err error) {
+	hold.Entry = 0
+	err = s.send(q, hold.Key, func(to place) error {
+		r := riderFor(hold)
+		defer r.free()
+		r.deepen()
+		return to.outlast(q, string(r.depth), 2*hold.TTL)
+	})
+	if err != nil {
+		return tierlock.Answer{}, certain(err)
+	}
+	err = s.send(q, hold.Key, func(to place) error {
+		r := riderFor(hold)
+		defer r.free()
+		said, sent, err := to.node.controlling.alone(q, to, &renewScript, r)
+		if err == nil {
+			if said.entered() {
+				said.depth = 1
+			}
+			answer = said.answer(sent, hold.TTL)
+		}
+		return err
+	})
+	return answer, err
+}
+
+// outlast has a record last at least ttl from now; where there is none, nothing is done.
+func (p place) outlast(q *question, record string, ttl time.Duration) error {
+	cmd := redis.NewIntCmd(q, "pexpire", record, ttl.Milliseconds(), "gt")
+	_, _ = p.node.control.Pipelined(q, func(pipe redis.Pipeliner) error {
+		if p.asking {
+			_ = pipe.Process(q, redis.NewCmd(q, "asking"))
+		}
+		return pipe.Process(q, cmd)
+	})
+	if err := cmd.Err(); err != nil {
+		return fault(err)
+	}
+	return nil
 }
 
 // mint has a token made for req.

@@ -47,11 +47,11 @@ func (p place) ask(q *question, b *batcher, s *script, r *rider) (reply, time.Ti
 		put = b.alone
 	}
 	said, sent, err := put(q, p, s, r)
-	if err == nil && said.entered() {
-		r.deepen()
-		return put(q, p, s, r)
+	if err != nil || !said.entered() || p.bare && s == &renewScript { // that record is renewed by itself
+		return said, sent, err
 	}
-	return said, sent, err
+	r.deepen()
+	return put(q, p, s, r)
 }
 
 // send puts a question about key where it belongs; put's error is a fault.
