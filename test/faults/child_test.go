@@ -20,6 +20,7 @@ import (
 	"github.com/tierlock/tierlock/backend/redisstore"
 	"github.com/tierlock/tierlock/gateway"
 	"github.com/tierlock/tierlock/guard"
+	"github.com/tierlock/tierlock/switchcfg"
 	"github.com/tierlock/tierlock/test/pulse"
 )
 
@@ -34,10 +35,10 @@ type job struct {
 
 // order is one line to a child.
 type order struct {
-	Do    string // lock, renew, enter, ended, files
+	Do    string // lock, renew, held, unlock, enter, reject, files, state
 	ID    string
-	TTL   time.Duration
-	Keep  bool // lock: renewed by the watchdog
+	TTL   time.Duration // reject: for how long
+	Keep  bool          // lock: renewed by the watchdog
 	Weak  bool
 	Files uint64 // files: the soft limit of open files; 0: none can be opened
 }
@@ -50,7 +51,9 @@ type reply struct {
 	Token   uint64
 	Expires time.Duration // from now until the holder must stop; below 0: since
 	Took    time.Duration
+	Held    bool // held: what the store says
 	Ended   bool // the context of the lock has ended
+	Wall    time.Time
 }
 
 // serve is the child.
@@ -119,6 +122,12 @@ func (c *child) obey(o order) (r reply) {
 		}
 	case "renew":
 		err = c.lock.Renew(ctx, o.TTL)
+	case "held":
+		r.Held, err = c.lock.IsHeld(ctx)
+	case "reject":
+		err = c.gw.Apply(switchcfg.Document{Version: 1, Chains: map[string]switchcfg.Directive{
+			"order": {Mode: tierlock.ModeReject, Until: began.Add(o.TTL).Round(0), Reason: "test", By: "test"},
+		}})
 	case "unlock":
 		err = c.lock.Unlock(ctx)
 	case "enter":
@@ -133,6 +142,7 @@ func (c *child) obey(o order) (r reply) {
 	r.Took = tookSince(began)
 	g := c.lock.Grant()
 	r.Tier, r.Token, r.Expires = g.Tier.String(), uint64(g.Token), time.Until(g.ExpiresAt)
+	r.Wall = time.Now()
 	r.Ended = c.work != nil && c.work.Err() != nil
 	if err != nil {
 		r.Err, r.Text = word(err), err.Error()
@@ -166,12 +176,18 @@ type process struct {
 
 func startChild(t *testing.T, j job) *process {
 	t.Helper()
+	return startProgram(t, os.Args[0], j)
+}
+
+// startProgram is startChild of another build of the tests, with more in its environment.
+func startProgram(t *testing.T, program string, j job, env ...string) *process {
+	t.Helper()
 	text, err := json.Marshal(j)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &process{t: t, cmd: exec.Command(os.Args[0])}
-	p.cmd.Env = append(os.Environ(), childEnv+"="+string(text))
+	p := &process{t: t, cmd: exec.Command(program)}
+	p.cmd.Env = append(append(os.Environ(), childEnv+"="+string(text)), env...)
 	p.cmd.Stderr = os.Stderr
 	if p.in, err = p.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)

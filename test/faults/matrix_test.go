@@ -2,7 +2,12 @@ package faults
 
 import (
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -91,7 +96,8 @@ fault into real servers and processes and looks at what a caller of the gateway 
     cd test && TIERLOCK_SERVERS=real TIERLOCK_SOAK=1 TIERLOCK_FAULT_MATRIX=write go test -timeout 20m ./faults
 
 and a test holds that it has every row of the catalogue as it stands in the code. R is Redis and the way to it, C the client's
-process, N the switch, K the trail, Z and S other stores, D the daemon, X several at once. A row that is not run says why.
+process, N the switch, K the trail, Z and S other stores, D the daemon, X several at once. A row that is not run by it is no fault of
+the lock itself and names the test that looks at it, in a run of its own of which nothing is claimed here; or it says that there is none.
 
 | id | fault | expected | verdict |
 |---|---|---|---|
@@ -103,13 +109,28 @@ func render(rows []row, verdict func(id string) string) string {
 	b.WriteString(matrixHead)
 	var soaks []string
 	for _, r := range rows {
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", r.id, r.fault, r.expected, verdict(r.id))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", r.id, r.fault, r.cell(), verdict(r.id))
 		if r.when == soaked {
 			soaks = append(soaks, r.id)
 		}
 	}
 	b.WriteString("\nEvery run of the tests runs them, but for those that take long, which run with TIERLOCK_SOAK: " + strings.Join(soaks, ", ") + ".\n")
 	return b.String()
+}
+
+// cell is what is expected, and who holds it where this suite does not.
+func (r row) cell() string {
+	if r.held == "" {
+		return r.expected
+	}
+	folder, test := r.holder()
+	return fmt.Sprintf("%s: `%s`, %s", r.expected, folder, test)
+}
+
+// holder takes held apart.
+func (r row) holder() (folder, test string) {
+	folder, test, _ = strings.Cut(r.held, ".")
+	return folder, test
 }
 
 // verdicts reads them back.
@@ -165,10 +186,49 @@ func TestCatalogueIsWhole(t *testing.T) {
 		t.Fatalf("%d rows, want %d", len(catalogue), len(want))
 	}
 	for i, r := range catalogue {
-		if r.id != want[i] || r.fault == "" || r.expected == "" || strings.Contains(r.fault+r.expected, "|") {
+		if r.id != want[i] || r.fault == "" || r.expected == "" || strings.Contains(r.fault+r.cell(), "|") {
 			t.Errorf("row %d: %+v, want %s", i, r, want[i])
 		}
 	}
+}
+
+// A row that this suite does not run names a test that there is, and no row has both.
+func TestRowsNameTestsThatThereAre(t *testing.T) {
+	for _, r := range catalogue {
+		if r.held == "" {
+			continue
+		}
+		if r.test != nil {
+			t.Errorf("%s is run here and names %s", r.id, r.held)
+		}
+		if folder, test := r.holder(); !slices.Contains(testsOf(t, folder), test) {
+			t.Errorf("%s: there is no %s in %s", r.id, test, folder)
+		}
+	}
+	if got := testsOf(t, "test/faults"); !slices.Contains(got, "TestRowsNameTestsThatThereAre") || slices.Contains(got, "testsOf") {
+		t.Errorf("the tests of this folder: %q", got)
+	}
+}
+
+// testsOf are the names of the tests in a folder of the project.
+func testsOf(t *testing.T, folder string) (names []string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join("../..", filepath.FromSlash(folder), "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range files {
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && strings.HasPrefix(f.Name.Name, "Test") {
+				names = append(names, f.Name.Name)
+			}
+		}
+	}
+	return names
 }
 
 // The matrix test itself: it sees a row too many, one too few and one that claims too much.

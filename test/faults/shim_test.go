@@ -9,14 +9,16 @@ import (
 	"time"
 )
 
-// shim bends the clock and the disk of the servers that are started under it. A test with
-// one runs alone: what is preloaded is told in this process's environment.
+const shimEnv = "TIERLOCK_SHIM"
+
+// shim is a page that bends the clock and the disk of the processes that read it.
 type shim struct {
 	*testing.T
 	file *os.File
 }
 
-// underShim has every server that is started from now on, until over, obey the shim.
+// underShim has every server that is started from now on, until over, obey the shim. The
+// test runs alone: what is preloaded is told in this process's environment.
 func underShim(t *testing.T) *shim {
 	t.Helper()
 	dir := t.TempDir()
@@ -24,15 +26,22 @@ func underShim(t *testing.T) *shim {
 	if out, err := exec.Command("cc", "-shared", "-fPIC", "-O2", "-o", lib, "testdata/shim.c").CombinedOutput(); err != nil {
 		t.Fatalf("cc: %v\n%s", err, out)
 	}
-	file, err := os.Create(filepath.Join(dir, "told"))
+	s := newShim(t)
+	t.Setenv(shimEnv, s.file.Name())
+	t.Setenv("LD_PRELOAD", lib)
+	return s
+}
+
+// newShim is the page alone, for processes that are told its name.
+func newShim(t *testing.T) *shim {
+	t.Helper()
+	file, err := os.Create(filepath.Join(t.TempDir(), "told"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = file.Close() })
 	s := &shim{t, file}
 	s.tell(0, 0)
-	t.Setenv("TIERLOCK_SHIM", file.Name())
-	t.Setenv("LD_PRELOAD", lib)
 	return s
 }
 
