@@ -116,10 +116,13 @@ func TestBadInputIsRefusedBeforeAnyIO(t *testing.T) {
 				_, err := k.TryLock(ctx, "a", gateway.About(audit.Business{ID: strings.Repeat("x", 1<<20)}))
 				return err
 			},
-			"ttl":        func() error { _, err := k.Lock(ctx, "a", gateway.WithTTL(time.Millisecond)); return err },
-			"wait":       func() error { return k.Do(ctx, "a", nil, gateway.WithWait(time.Hour)) },
-			"request id": func() error { _, err := k.TryLock(ctx, "a", gateway.WithRequestID(tierlock.RequestID{})); return err },
-			"chain":      func() error { _, err := k.Gateway.Chain("nope"); return err },
+			"NUL":               func() error { _, err := k.TryLock(ctx, "a", gateway.About(audit.Business{ID: "u\x001"})); return err },
+			"no UTF-8":          func() error { _, err := k.TryLock(ctx, "a", gateway.About(audit.Business{Type: "c\xff"})); return err },
+			"what was no UTF-8": func() error { _, err := k.TryLock(ctx, "a", gateway.About(audit.Business{Op: "\ufffd"})); return err },
+			"ttl":               func() error { _, err := k.Lock(ctx, "a", gateway.WithTTL(time.Millisecond)); return err },
+			"wait":              func() error { return k.Do(ctx, "a", nil, gateway.WithWait(time.Hour)) },
+			"request id":        func() error { _, err := k.TryLock(ctx, "a", gateway.WithRequestID(tierlock.RequestID{})); return err },
+			"chain":             func() error { _, err := k.Gateway.Chain("nope"); return err },
 			"attach": func() error {
 				key, _ := tierlock.ParseKey("biz:nope:lock:a")
 				_, err := k.Attach(ctx, key, tierlock.NewRequestID())

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/audit"
@@ -64,7 +66,7 @@ func WithEntry(entry uint64) Option { return Option{kind: optionEntry, entry: en
 func WithoutRenew() Option { return Option{kind: optionNoRenew} }
 
 // About says what the work is, for the audit trail and for reconciliation. Each of its
-// words has at most 256 bytes, as a key has.
+// words has at most 256 bytes, as a key has, of UTF-8 without NUL and U+FFFD.
 func About(b audit.Business) Option { return Option{kind: optionAbout, business: &b} }
 
 // Optimistically gives [Chain.Do] the work to run where the answer is optimistic: one
@@ -114,7 +116,15 @@ const maxWord = 256
 func checkBusiness(b *audit.Business) error {
 	for _, word := range [...]struct{ field, value string }{{"type", b.Type}, {"id", b.ID}, {"op", b.Op}} {
 		if n := len(word.value); n > maxWord {
-			return tierlock.Invalid("business."+word.field, word.value[:maxWord]+"…", fmt.Sprintf("want at most %d bytes, got %d", maxWord, n))
+			return tierlock.Invalid("business."+word.field, strings.ToValidUTF8(word.value[:maxWord], "")+"…", fmt.Sprintf("want at most %d bytes, got %d", maxWord, n))
+		}
+		// An event is JSON, where bytes that are no UTF-8 turn into U+FFFD, so that two ids
+		// become one; and no column of text in PostgreSQL takes a NUL.
+		for i, r := range word.value {
+			if r == 0 || r == utf8.RuneError {
+				shown := strconv.QuoteToASCII(word.value)
+				return tierlock.Invalid("business."+word.field, shown[1:len(shown)-1], fmt.Sprintf("byte 0x%02x at %d: want UTF-8 without NUL and U+FFFD", word.value[i], i))
+			}
 		}
 	}
 	return nil

@@ -88,7 +88,7 @@ func (t *FindingsTable) Put(ctx context.Context, f Finding) error {
 	defer tx.Rollback() //nolint:errcheck // after a commit there is nothing to roll back
 	stage := f.State.Stage()
 	row := []any{
-		f.Revision, f.Digest, stage, string(f.State), string(f.Kind), f.Chain, f.Key.String(), f.Certain,
+		f.Revision, f.Digest, stage, string(f.State), string(f.Kind), storable(f.Chain), f.Key.String(), f.Certain,
 		f.From.UnixMicro(), f.To.UnixMicro(), string(document),
 	}
 	_, err = tx.ExecContext(ctx, t.d.bind(insertFinding+t.d.keepRow()), slices.Concat([]any{f.ID}, row)...)

@@ -142,7 +142,7 @@ func (h *SQLHook) remember(ctx context.Context, tx *sql.Tx, c Case) (fresh bool,
 		query += ` ON CONFLICT (repair_key) DO NOTHING`
 	}
 	res, err := tx.ExecContext(ctx, h.cfg.Dialect.bind(query),
-		c.ID, c.Finding.ID, c.Action, c.Business.Type, c.Business.ID, c.Loser.Event, time.Now().UnixMicro())
+		c.ID, c.Finding.ID, c.Action, c.Business.Type, c.Business.ID, storable(c.Loser.Event), time.Now().UnixMicro())
 	if err != nil {
 		return false, fmt.Errorf("reconcile: remember repair: %w", err)
 	}

@@ -266,6 +266,11 @@ func (f *Finding) noteRepair(repair Repair) Repair {
 func (r *repairer) attempt(ctx context.Context, partition int, c Case, ready func(chain string) bool) (Repair, error) {
 	hook := r.cfg.Hooks[c.Business.Type]
 	out := Repair{Key: c.ID, Loser: c.Loser.Event, Result: ResultClean}
+	if why := nameless(&c.Business); why != "" {
+		r.cfg.Logger.WarnContext(ctx, "case cannot be checked", "finding", c.Finding.ID, "repair", c.ID, "why", why)
+		out.Result, out.Error = ResultFailed, why
+		return out, nil
+	}
 	var wrong int64
 	err := safely(func() (err error) { wrong, err = hook.Check.Check(ctx, c); return err })
 	if err != nil {

@@ -67,6 +67,22 @@ func TestALockIsEnteredThroughAnotherDaemon(t *testing.T) {
 	})
 }
 
+// What a database or JSON cannot hold as it is must not name a record.
+func TestBusinessThatNamesNothingIsRefused(t *testing.T) {
+	bubble(t, func(t *testing.T, b bench) {
+		for id, value := range map[string]string{`a\u0000b`: `a\\x00b`, "a\xffb": `a\\ufffdb`, `a\ud800b`: `a\\ufffdb`} {
+			rule := "byte 0xef at 1: want UTF-8 without NUL and U+FFFD"
+			if strings.Contains(id, "0000") {
+				rule = "byte 0x00 at 1: want UTF-8 without NUL and U+FFFD"
+			}
+			b.want("/v1/try", keyA+`,"business":{"type":"stock","id":"`+id+`"}}`, `Bad Request {"error":"invalid","field":"business.id","value":"`+value+`","rule":"`+rule+`"}`)
+		}
+		if c := b.kit.Store.Counts(); c.Acquire != 0 {
+			t.Errorf("the store was asked: %+v", c)
+		}
+	})
+}
+
 func TestBusinessReachesTheTrail(t *testing.T) {
 	bubble(t, func(t *testing.T, b bench) {
 		b.want("/v1/try", keyA+`,"business":{"type":"stock","id":"sku-1","op":"sell","delta":-2,"before":5,"after":3}}`, grant)
