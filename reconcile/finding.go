@@ -73,6 +73,12 @@ type Finding struct {
 
 	Gap     *Gap     `json:"gap,omitempty"`
 	Repairs []Repair `json:"repairs,omitempty"`
+
+	// Of a finding that is too large for a message, what a topic does not carry; see Brief. A
+	// table has all of it.
+	Omitted        int      `json:"omitted,omitempty"`         // members left out of the middle
+	OmittedRepairs int      `json:"omitted_repairs,omitempty"` // repairs left out of the middle
+	Absorbed       []string `json:"absorbed,omitempty"`        // what Supersedes would list of those members
 }
 
 // Gap names what is missing.
@@ -152,7 +158,9 @@ func stamp(t time.Time) string { return strconv.FormatInt(t.UnixMicro(), 10) }
 
 // Supersedes lists the ids that findings of any later member would have had: whichever of
 // them was stored before this finding's earlier members were known is part of it now.
-func (f *Finding) Supersedes() []string {
+func (f *Finding) Supersedes() []string { return append(f.supersedes(), f.Absorbed...) }
+
+func (f *Finding) supersedes() []string {
 	if f.Kind != KindOverlap || len(f.Members) <= f.Carried || slices.Contains(f.Causes, CauseSplitKey) {
 		return nil // by record: its later members' own findings are by key, and stand
 	}

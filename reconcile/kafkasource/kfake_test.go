@@ -13,10 +13,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"go.uber.org/goleak"
 
+	"github.com/tierlock/tierlock/internal/servers"
 	"github.com/tierlock/tierlock/reconcile"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(servers.Share(m)) }
 
 // broker is an in-process Kafka with one events topic, and the topics this package writes.
 func broker(tb testing.TB, partitions int32) []string { return cluster(tb, partitions).ListenAddrs() }
@@ -304,7 +305,7 @@ func writersWork(t *testing.T, brokers []string) {
 	if err := findings.Put(t.Context(), reconcile.Finding{ID: "f1", Kind: reconcile.KindGap, State: reconcile.StateOpen}); err != nil {
 		t.Fatal(err)
 	}
-	if m := readOne(t, brokers, FindingsTopic); string(m.Key) != "f1" {
+	if m := readOne(t, brokers, FindingsTopic); string(m.Key) != "f1/0/0" {
 		t.Fatalf("finding %s under key %s", m.Value, m.Key)
 	}
 }

@@ -133,7 +133,7 @@ func (r *Replay) one(ctx context.Context, l *Letter, apply bool, try func([]byte
 	headers := []kafka.Header{{Key: HeaderReplayed, Value: fmt.Appendf(nil, "%d/%d", l.Partition, l.Offset)}}
 	for _, h := range l.value.Headers {
 		switch h.Key {
-		case headerReason, headerTopic, headerPartition, headerOffset, HeaderReplayed:
+		case headerReason, headerTopic, headerPartition, headerOffset, headerSize, HeaderReplayed:
 		default:
 			headers = append(headers, h)
 		}
@@ -203,6 +203,7 @@ func (r *Replay) fetch(ctx context.Context, partition int, next, end int64) (let
 // The headers of a dead letter, as [DeadLetters] and the forwarder write them.
 const (
 	headerReason    = "reason"
+	headerSize      = "size" // of the value, where it is left out
 	headerTopic     = "topic"
 	headerPartition = "partition"
 	headerOffset    = "offset"
