@@ -2,8 +2,7 @@ package main
 
 import "context"
 
-// peerPool is the connections of a go-redis client here, as many as our store has; see
-// docs/benchmarks.md for what more or fewer do.
+// peerPool is the connections of a go-redis client here, as many as our store has.
 const peerPool = 64
 
 // contender is one way to lock, and how it is set up.

@@ -1,4 +1,4 @@
-// Package redisstore ASKS Redis: the lock on a Redis (7.0 or newer) or Valkey, one server, a
+// Package redisstore ASKS Redis: the lock on a Redis (7.0 or newer), one server, a
 // master that sentinels watch, or a Cluster, as a [tierlock.Backend]. Only this folder
 // imports go-redis.
 //

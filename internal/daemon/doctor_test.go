@@ -175,8 +175,8 @@ func TestDoctorJudgesClocksRightsAndVersions(t *testing.T) {
 		x           redisstore.Examination
 		begins, has string
 	}{
-		{redisstore.Examination{Version: "5.0.7"}, "fail version:", "5.0.7"},
-		{redisstore.Examination{Version: "6.2.14"}, "ok version:", "6.2.14"},
+		{redisstore.Examination{Version: "6.2.14"}, "fail version:", "6.2.14"},
+		{redisstore.Examination{Version: "7.0.15"}, "ok version:", "7.0.15"},
 		{redisstore.Examination{}, "warn version:", "does not tell"},
 		{redisstore.Examination{ClockKnown: true, ClockOffset: 3 * time.Millisecond}, "ok clock:", "3ms"},
 		{redisstore.Examination{ClockKnown: true, ClockOffset: -2 * time.Second, ClockError: time.Second}, "warn clock:", "-2s"},

@@ -13,8 +13,8 @@ import (
 	"github.com/tierlock/tierlock/degrade"
 )
 
-// oldestRedis is the oldest version whose scripts, ACLs and functions the store is run on.
-var oldestRedis = [2]int{6, 2}
+// oldestRedis is the oldest version that the store is made for: Functions are of 7.0.
+var oldestRedis = [2]int{7, 0}
 
 // mildRights are those without which the lock works worse, as docs/redis-acl.md tells;
 // without any other it does not work.
@@ -103,7 +103,7 @@ func judgeVersion(e *examiner, x *redisstore.Examination) {
 	case !known:
 		e.warn("version", "grant +info", "%s does not tell: what follows from INFO is not known either", x.Addr)
 	case major < oldestRedis[0] || major == oldestRedis[0] && minor < oldestRedis[1]:
-		e.fail("version", "run Redis 6.2 or later", "%s is Redis %s", x.Addr, x.Version)
+		e.fail("version", "run Redis 7.0 or later", "%s is Redis %s", x.Addr, x.Version)
 	default:
 		e.ok("version", "%s is Redis %s", x.Addr, x.Version)
 	}
