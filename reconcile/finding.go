@@ -31,7 +31,7 @@ const (
 	StateDryRun     State = "dry_run"    // checked: something is wrong, and would be repaired
 	StateWaiting    State = "waiting"    // checked: something is wrong, and people are asked whether to repair it
 	StateRejected   State = "rejected"   // they have said no
-	StateFailed     State = "failed"     // check or repair failed as often as the caps allow
+	StateFailed     State = "failed"     // check or repair failed as often as the caps allow, or no repair changed anything
 	StateRepaired   State = "repaired"   // something was wrong and is not any more
 	StateSuperseded State = "superseded" // its holds are in a larger finding now, see By
 	StateWithdrawn  State = "withdrawn"  // a late event showed that its holds did not overlap

@@ -70,6 +70,11 @@ const (
 	ResultAlready Result = "already" // had been repaired under this key before
 	ResultFailed  Result = "failed"
 
+	// ResultUnchanged: something is wrong, and the repair had nothing to change: as much is wrong
+	// as before, and its key is free. The claim of another holder, say, which this repair does not
+	// touch; or statements that match no row.
+	ResultUnchanged Result = "unchanged"
+
 	ResultWaiting  Result = "waiting"  // for people's approval
 	ResultRejected Result = "rejected" // somebody has said no
 )

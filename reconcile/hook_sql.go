@@ -103,8 +103,8 @@ VALUES (?, ?, ?, ?, ?, ?, 0, ?)`
 
 // Repair implements [Repairer]. The key is written first: two processes with the same case
 // wait for each other on that row, and the second one then finds it taken. Only then is the
-// invariant looked at, in the same transaction; where nothing is wrong, everything is
-// rolled back and the key stays free.
+// invariant looked at, in the same transaction; where nothing is wrong, or the statements
+// change nothing about it, everything is rolled back and the key stays free.
 func (h *SQLHook) Repair(ctx context.Context, c Case) (Result, error) {
 	tx, err := h.cfg.DB.BeginTx(ctx, nil)
 	if err != nil {
@@ -125,8 +125,14 @@ func (h *SQLHook) Repair(ctx context.Context, c Case) (Result, error) {
 	if c.Most > 0 && wrong > c.Most {
 		return ResultFailed, ErrMore
 	}
-	if err := h.apply(ctx, tx, c, wrong); err != nil {
+	rows, err := h.apply(ctx, tx, c, wrong)
+	if err != nil {
 		return ResultFailed, err
+	}
+	if rows == 0 { // which proves nothing of a procedure: what is wrong now does
+		if left, err := h.check(ctx, tx, c); err != nil || left >= wrong {
+			return ResultUnchanged, err
+		}
 	}
 	if err := tx.Commit(); err != nil {
 		return ResultFailed, fmt.Errorf("reconcile: commit repair: %w", err)
@@ -161,21 +167,27 @@ func (h *SQLHook) alreadyOr(ctx context.Context, c Case, err error) (Result, err
 	return ResultFailed, err
 }
 
-func (h *SQLHook) apply(ctx context.Context, tx *sql.Tx, c Case, wrong int64) error {
+// apply runs the statements and tells how many rows they have changed, as far as the driver
+// says.
+func (h *SQLHook) apply(ctx context.Context, tx *sql.Tx, c Case, wrong int64) (rows int64, err error) {
 	for _, text := range h.cfg.Repair {
 		query, args, err := expand(text, h.cfg.Dialect, c.value)
 		if err != nil {
-			return err
+			return 0, err
 		}
-		if _, err := tx.ExecContext(ctx, query, args...); err != nil {
-			return fmt.Errorf("reconcile: repair: %w", err)
+		res, err := tx.ExecContext(ctx, query, args...)
+		if err != nil {
+			return 0, fmt.Errorf("reconcile: repair: %w", err)
+		}
+		if n, err := res.RowsAffected(); err == nil {
+			rows += n
 		}
 	}
-	_, err := tx.ExecContext(ctx, h.cfg.Dialect.bind(`UPDATE tierlock_repairs SET wrong = ? WHERE repair_key = ?`), wrong, c.ID)
+	_, err = tx.ExecContext(ctx, h.cfg.Dialect.bind(`UPDATE tierlock_repairs SET wrong = ? WHERE repair_key = ?`), wrong, c.ID)
 	if err != nil {
-		return fmt.Errorf("reconcile: remember repair: %w", err)
+		return 0, fmt.Errorf("reconcile: remember repair: %w", err)
 	}
-	return nil
+	return rows, nil
 }
 
 // caseWords are the words of a hook's SQL, in [SQLHookConfig].

@@ -115,7 +115,7 @@ func (h *Webhook) Repair(ctx context.Context, c Case) (Result, error) {
 		return ResultFailed, err
 	}
 	switch a.Result {
-	case ResultApplied, ResultAlready, ResultClean:
+	case ResultApplied, ResultAlready, ResultClean, ResultUnchanged:
 		return a.Result, nil
 	}
 	return ResultFailed, fmt.Errorf("reconcile: webhook answered result %q; want applied, already or clean", a.Result)

@@ -317,8 +317,12 @@ func (r *repairer) attempt(ctx context.Context, partition int, c Case, ready fun
 	case errors.Is(err, ErrMore):
 		return out, errNotNow // the next check sees how much, and people are asked
 	}
-	if err == nil && out.Result == ResultApplied {
+	switch {
+	case err != nil:
+	case out.Result == ResultApplied:
 		r.budget.spend(wrong)
+	case out.Result == ResultUnchanged:
+		out.Error = "as much is wrong as before the repair"
 	}
 	return out, err
 }
@@ -364,6 +368,8 @@ func stateOf(f *Finding, more bool) State {
 		return StateRejected
 	case has(ResultApplied, ResultAlready):
 		return StateRepaired
+	case has(ResultUnchanged):
+		return StateFailed // nobody puts it right but a person
 	case has(ResultWould):
 		return StateDryRun
 	}

@@ -191,6 +191,8 @@ func (m *maker) repaired(ctx context.Context, c *reconcile.Case, results map[str
 		return actionWould, 0, nil
 	case r.Result == reconcile.ResultFailed:
 		return actionFailed, 0, nil
+	case r.Result == reconcile.ResultUnchanged:
+		return actionUnchanged, 0, nil
 	case r.Result == reconcile.ResultWaiting:
 		return actionWaiting, 0, nil
 	case r.Result == reconcile.ResultRejected:
@@ -209,9 +211,11 @@ const (
 	actionWould    = "dry run: would be repaired"
 	actionWaiting  = "waits for people's approval"
 	actionFailed   = "repair failed"
+
+	actionUnchanged = "repair changed nothing"
 )
 
-var pressing = []string{"", actionClean, actionRepaired, actionRejected, actionNone, actionWould, actionWaiting, actionFailed}
+var pressing = []string{"", actionClean, actionRepaired, actionRejected, actionNone, actionWould, actionWaiting, actionUnchanged, actionFailed}
 
 func graver(a, b string) string {
 	return pressing[max(slices.Index(pressing, a), slices.Index(pressing, b))]
