@@ -81,6 +81,7 @@ func (j *Job) take(ctx context.Context, b Batch) error {
 	for _, p := range b.Revoked {
 		delete(j.windows, p)
 		j.repairs.drop(p)
+		j.fleet.drop(p)
 	}
 	for _, m := range b.Assigned {
 		j.windows[m.Partition] = newWindow(&j.cfg.Rule, m)
