@@ -2,23 +2,29 @@ package redisstore
 
 import (
 	"context"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // Examination is what one Redis server tells of itself, as far as a lock depends on it.
 type Examination struct {
 	Addr string
+	Copy bool  // a replica of one that grants: what is wrong with it is wrong after a failover
 	Err  error // it did not answer; nothing else is known then
 
 	Version    string // "7.0.15"; empty, as are the fields below, where INFO is denied
+	Master     bool   // else it grants nothing
+	Cluster    bool   // it is a member of one
 	Eviction   string // maxmemory-policy: all but noeviction drop locks that are held
 	MaxMemory  int64  // bytes; zero: no limit
 	Persistent bool   // its log of writes is on, so that a restart keeps locks
-	Replicas   int
+	Replicas   []Replica
 
 	Took        time.Duration // the quickest of a few round trips
 	ClockKnown  bool
@@ -29,26 +35,66 @@ type Examination struct {
 	Denied      []string // commands and keys that the user lacks, as docs/redis-acl.md names them; sorted
 }
 
-// Examine asks each server that grants what it is. It changes nothing on any: rights are
-// tried inside a script that the server lets write nothing. prefix is that of the keys. A
-// server that cannot be asked has an Err; the error itself is for what concerns all of them.
+// Replica is a copy of a master, as that one tells.
+type Replica struct {
+	Addr   string
+	State  string        // online, or how far its first copy is: wait_bgsave, send_bulk
+	Silent time.Duration // since it last said how far it is, in whole seconds
+}
+
+// Examine asks each server that grants what it is, and, behind sentinels and in a Cluster,
+// each that would after a failover: Redis copies keys to replicas, not users, settings or
+// clocks. It changes nothing on any: rights are tried inside a script that the server lets
+// write nothing. prefix is that of the keys. A server that cannot be asked has an Err; the
+// error itself is for what concerns all of them.
 func (s *Store) Examine(ctx context.Context, prefix string) ([]Examination, error) {
 	q, err := s.question(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer q.end()
-	if _, err := s.servers.probes(q, ""); err != nil { // a Cluster's masters must be found out first
+	masters, err := s.masters(q)
+	if err != nil {
 		return nil, err
 	}
-	masters := s.servers.serving("")
-	found := make([]Examination, len(masters))
-	var all sync.WaitGroup
-	for i, n := range masters {
-		all.Go(func() { found[i] = n.examine(q, prefix) })
+	found := each(masters, func(n *node) Examination { return n.examine(q, prefix) })
+	if !s.cfg.Cluster && s.cfg.Sentinel == nil {
+		return found, nil
 	}
-	all.Wait()
-	return found, nil
+	var copies []string
+	for _, x := range found {
+		for _, r := range x.Replicas {
+			copies = append(copies, r.Addr)
+		}
+	}
+	return append(found, each(copies, func(addr string) Examination {
+		cfg := s.cfg
+		cfg.Sentinel = nil // behind sentinels connections to replicas are refused
+		n := newNode(&cfg, addr)
+		defer func() { _ = n.close() }()
+		x := n.examine(q, prefix)
+		x.Copy = true
+		return x
+	})...), nil
+}
+
+// masters are the servers that grant; in a Cluster they must be found out first.
+func (s *Store) masters(q *question) ([]*node, error) {
+	if _, err := s.servers.probes(q, ""); err != nil {
+		return nil, err
+	}
+	return s.servers.serving(""), nil
+}
+
+// each asks all at once, so that one that hangs holds up no other.
+func each[T, R any](all []T, ask func(T) R) []R {
+	answers := make([]R, len(all))
+	var asked sync.WaitGroup
+	for i, one := range all {
+		asked.Go(func() { answers[i] = ask(one) })
+	}
+	asked.Wait()
+	return answers
 }
 
 func (n *node) examine(ctx context.Context, prefix string) Examination {
@@ -67,11 +113,31 @@ func (n *node) examine(ctx context.Context, prefix string) Examination {
 		x.Version, x.Eviction = infoField(info, "redis_version"), infoField(info, "maxmemory_policy")
 		x.MaxMemory, _ = strconv.ParseInt(infoField(info, "maxmemory"), 10, 64)
 		x.Persistent = infoField(info, "aof_enabled") == "1"
-		x.Replicas, _ = strconv.Atoi(infoField(info, "connected_slaves"))
+		x.Master, x.Cluster = infoField(info, "role") == "master", infoField(info, "cluster_enabled") == "1"
+		x.Replicas = replicasIn(info)
 	}
 	n.examineRights(ctx, &x, prefix, refuse)
 	slices.Sort(x.Denied)
 	return x
+}
+
+// replicasIn are those of INFO, "slave0:ip=10.0.0.2,port=6379,state=online,offset=28,lag=1".
+func replicasIn(info string) (all []Replica) {
+	for i := 0; ; i++ {
+		line := infoField(info, "slave"+strconv.Itoa(i))
+		if line == "" {
+			return all
+		}
+		said := map[string]string{}
+		for pair := range strings.SplitSeq(line, ",") {
+			field, value, _ := strings.Cut(pair, "=")
+			said[field] = value
+		}
+		lag, _ := strconv.Atoi(said["lag"])
+		all = append(all, Replica{
+			Addr: net.JoinHostPort(said["ip"], said["port"]), State: said["state"], Silent: time.Duration(max(0, lag)) * time.Second,
+		})
+	}
 }
 
 // clockSamples is how often the clock is asked for; the quickest answer bounds it best.
@@ -137,6 +203,15 @@ func (n *node) examineRights(ctx context.Context, x *Examination, prefix string,
 	if !n.functions.wanted {
 		refuse(n.control.EvalSha(ctx, strings.Repeat("0", 40), nil).Err(), "evalsha")
 		refuse(n.control.ScriptLoad(ctx, acquireScript.source).Err(), "script|load")
+	}
+	if n.cfg.Cluster {
+		var asking, info *redis.Cmd
+		_, _ = n.control.Pipelined(ctx, func(p redis.Pipeliner) error { // ASKING is for the next command alone
+			asking, info = p.Do(ctx, "asking"), p.Do(ctx, "cluster", "info")
+			return nil
+		})
+		refuse(asking.Err(), "asking")
+		refuse(info.Err(), "cluster|info")
 	}
 	inbox := n.control.Subscribe(ctx, "tierlock:inbox:doctor")
 	_, err := inbox.Receive(ctx)

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -55,25 +54,18 @@ func (s *Store) RemoveLibrary(ctx context.Context) ([]LibraryState, error) {
 	})
 }
 
-// eachMaster changes all masters at once, so that one that hangs holds up no other, and
-// tells what each has then.
+// eachMaster changes all masters and tells what each has then.
 func (s *Store) eachMaster(ctx context.Context, change func(context.Context, *node, LibraryState) error) ([]LibraryState, error) {
 	q, err := s.question(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer q.end()
-	if _, err := s.servers.probes(q, ""); err != nil { // a Cluster's masters must be found out first
+	masters, err := s.masters(q)
+	if err != nil {
 		return nil, err
 	}
-	masters := s.servers.serving("")
-	states := make([]LibraryState, len(masters))
-	var all sync.WaitGroup
-	for i, n := range masters {
-		all.Go(func() { states[i] = n.change(q, change) })
-	}
-	all.Wait()
-	return states, nil
+	return each(masters, func(n *node) LibraryState { return n.change(q, change) }), nil
 }
 
 // change tells what the node has after change, or what kept it from being told or made.

@@ -18,11 +18,13 @@ var oldestRedis = [2]int{7, 0}
 
 // mildRights are those without which the lock works worse, as docs/redis-acl.md tells;
 // without any other it does not work.
-var mildRights = []string{"script|load", "info", "mget", "exists", "subscribe", "publish", "zadd", "zrem", "zpopmin"}
+var mildRights = []string{"script|load", "info", "mget", "exists", "subscribe", "publish", "zadd", "zrem", "zpopmin", "asking", "cluster|info"}
 
 const (
 	farClock = 500 * time.Millisecond // reconcile's own guess at clocks; fencing and reports read them
 	lostHour = time.Minute            // beyond it, whole reports are about another time
+	// longSilent is how long a replica, which speaks each second, has not said how far it is.
+	longSilent = 3 * time.Second
 )
 
 func (c *Config) doctorStore(ctx context.Context, e *examiner, name string) {
@@ -32,38 +34,89 @@ func (c *Config) doctorStore(ctx context.Context, e *examiner, name string) {
 		e.fail("open", "see docs/config.md", "%v", err)
 		return
 	}
-	conf.Dial, conf.Timeout = groupTimeout/4, groupTimeout/2 // to tell a far server from none
+	// Long enough to tell a far server from none; and masters, replicas, addresses and
+	// functions are asked one after the other, and may all have one that hangs.
+	span := groupTimeout
+	if end, ok := ctx.Deadline(); ok {
+		span = time.Until(end)
+	}
+	conf.Dial = max(span/5, time.Millisecond)
+	conf.Timeout = conf.Dial
 	store, err := redisstore.New(conf)
 	if err != nil {
 		e.fail("open", "see docs/config.md", "%v", err)
 		return
 	}
 	defer func() { _ = store.Close() }()
-	masters, err := store.Examine(ctx, or(c.Prefix, "biz"))
+	found, err := store.Examine(ctx, or(c.Prefix, "biz"))
 	if err != nil {
-		e.fail("reach", reachRemedy(s), "%s: %v", strings.Join(s.Addrs, ", "), err)
+		e.fail("reach", reachRemedy(s, err), "%s: %s", strings.Join(s.Addrs, ", "), oneLine(err))
 		return
 	}
-	for i := range masters {
-		c.judgeRedis(e, name, &masters[i])
+	judgeWitnesses(ctx, e, store)
+	for i := range found {
+		if found[i].Copy {
+			c.judgeReplica(e, name, &found[i])
+			continue
+		}
+		c.judgeRedis(e, name, &found[i])
 	}
 	if s.Functions {
 		judgeFunctions(ctx, e, store)
 	}
 }
 
-func reachRemedy(s StoreConfig) string {
+// reachRemedy is what to do about a server, or all of them, that cannot be asked.
+func reachRemedy(s StoreConfig, err error) string {
 	what := "look whether Redis runs there and whether this host may reach it"
+	switch text := err.Error(); {
+	case strings.Contains(text, "no such master"):
+		return "sentinel.master is the name under which they watch it: SENTINEL MASTERS lists the names"
+	case strings.Contains(text, "cluster support disabled"):
+		return "take out cluster: true, or give the address of a server of the Cluster"
+	}
 	if s.Username != "" || s.Password != (Secret{}) {
 		what += "; user and password, see docs/redis-acl.md"
 	}
 	return what
 }
 
+// judgeWitnesses looks at the addresses of the file where one that answers is enough.
+func judgeWitnesses(ctx context.Context, e *examiner, store *redisstore.Store) {
+	witnesses, err := store.Witnesses(ctx)
+	if err != nil {
+		e.warn("addrs", "see docs/config.md", "%v", err)
+		return
+	}
+	for _, w := range witnesses {
+		if w.Err != nil {
+			e.warn("addrs", "mend it, or put another into addrs: without one that answers nobody tells who the master is", "%s", oneLine(w.Err))
+		}
+	}
+}
+
+// judgeReplica judges one that grants nothing till a failover: what is wrong with it is no
+// fault so far.
+func (c *Config) judgeReplica(e *examiner, name string, x *redisstore.Examination) {
+	of := examiner{group: e.group}
+	c.judgeRedis(&of, name, x)
+	well := true
+	for _, check := range of.found {
+		if check.Grade == gradeOK {
+			continue
+		}
+		well = false
+		e.warn(check.Check, check.Remedy, "replica %s", check.Found)
+	}
+	if well {
+		e.ok("reach", "replica %s answers and could take over", x.Addr)
+	}
+}
+
 // judgeRedis judges one server.
 func (c *Config) judgeRedis(e *examiner, name string, x *redisstore.Examination) {
 	if x.Err != nil {
-		e.fail("reach", reachRemedy(c.Stores[name]), "%s: %v", x.Addr, x.Err)
+		e.fail("reach", reachRemedy(c.Stores[name], x.Err), "%s: %v", x.Addr, x.Err)
 		return
 	}
 	attempt := c.shortestAttempt(name)
@@ -73,9 +126,37 @@ func (c *Config) judgeRedis(e *examiner, name string, x *redisstore.Examination)
 		e.ok("reach", "%s answers in %v", x.Addr, x.Took.Round(time.Microsecond))
 	}
 	judgeVersion(e, x)
+	judgeRole(e, x, c.Stores[name])
+	judgeCopies(e, x)
 	judgeMemory(e, x, c.strongOn(name))
 	judgeClock(e, x)
 	judgeRights(e, x)
+}
+
+// judgeRole looks whether the server is what the file takes it for.
+func judgeRole(e *examiner, x *redisstore.Examination, s StoreConfig) {
+	if x.Version == "" {
+		return // INFO is denied
+	}
+	if x.Cluster && !s.Cluster {
+		e.fail("role", "cluster: true", "%s is a server of a Cluster: it refuses every key whose slot is another's", x.Addr)
+	}
+	if !x.Master && !x.Copy {
+		e.fail("role", "give the master's address, or sentinel or cluster, which find it", "%s is a replica: it grants nothing", x.Addr)
+	}
+}
+
+// judgeCopies looks at copies that would lack locks after a failover.
+func judgeCopies(e *examiner, x *redisstore.Examination) {
+	const remedy = "look at that server and at the way to it"
+	for _, r := range x.Replicas {
+		switch {
+		case r.State != "online":
+			e.warn("replicas", remedy, "%s: replica %s has no whole copy yet (%s)", x.Addr, r.Addr, r.State)
+		case r.Silent >= longSilent:
+			e.warn("replicas", remedy, "%s: replica %s has been silent for %v: a failover to it loses what came since", x.Addr, r.Addr, r.Silent)
+		}
+	}
 }
 
 // shortestAttempt is that of the chains on a store; zero: none is.
@@ -133,7 +214,7 @@ func judgeMemory(e *examiner, x *redisstore.Examination, strong bool) {
 	default:
 		e.fail("eviction", remedy, "%s: %s with %d MiB: under pressure it drops locks that are held", x.Addr, x.Eviction, x.MaxMemory>>20)
 	}
-	if strong && !x.Persistent && x.Replicas == 0 {
+	if strong && !x.Copy && !x.Persistent && len(x.Replicas) == 0 {
 		e.warn("memory", "turn on appendonly; until then the resource must compare tokens (fencing), or the chain wait out a restart (lock_delay)",
 			"%s keeps nothing over a restart and has no replica, and a strong chain is on it", x.Addr)
 	}
@@ -179,7 +260,7 @@ func judgeRights(e *examiner, x *redisstore.Examination) {
 		e.fail("rights", grants(grave), "%s denies %s: no lock can be had", x.Addr, strings.Join(grave, ", "))
 	}
 	if len(mild) > 0 {
-		e.warn("rights", grants(mild), "%s denies %s: waiting or connecting costs more", x.Addr, strings.Join(mild, ", "))
+		e.warn("rights", grants(mild), "%s denies %s: it works without, and worse", x.Addr, strings.Join(mild, ", "))
 	}
 	switch {
 	case len(grave)+len(mild) > 0:
