@@ -28,7 +28,7 @@ func Redis(tb testing.TB, args ...string) *RedisServer {
 	return redis(tb, args)
 }
 
-func redis(tb testing.TB, args []string) *RedisServer {
+func redis(tb testing.TB, args []string, env ...string) *RedisServer {
 	tb.Helper()
 	path := look(tb, "redis-server")
 	port, release := freePorts(tb, 1)
@@ -41,6 +41,7 @@ func redis(tb testing.TB, args []string) *RedisServer {
 		name:  "redis",
 		path:  path,
 		args:  append(own, args...),
+		env:   env,
 		ready: func(pid int) (string, error) { return redisReady(addr, pid) },
 	}, dir, release)}
 }

@@ -68,7 +68,7 @@ type stepped struct {
 func (f *family) stepped(program, addr string, step time.Duration) *stepped {
 	f.Helper()
 	clock := newShim(f.T)
-	return &stepped{startProgram(f.T, program, job{addr, filepath.Clean(f.shop)}, shimEnv+"="+clock.file.Name()), clock, step}
+	return &stepped{startProgram(f.T, program, job{addr, filepath.Clean(f.shop)}, shimEnv+"="+clock.Page()), clock, step}
 }
 
 // jump steps the clock and checks that the process sees it.

@@ -27,8 +27,8 @@ func TestSoundHistoriesPass(t *testing.T) {
 				unknown++
 			}
 		}
-		if unknown == 0 || h.Last == 0 || len(h.of("", Renew)) == 0 || len(h.Ops) < 300 {
-			t.Errorf("seed %d: %d operations, %d unknown, register at %d: the history says too little", seed, len(h.Ops), unknown, h.Last)
+		if unknown == 0 || h.Last["k0"] == 0 || len(h.of("", Renew)) == 0 || len(h.Ops) < 300 {
+			t.Errorf("seed %d: %d operations, %d unknown, register at %d: the history says too little", seed, len(h.Ops), unknown, h.Last["k0"])
 		}
 	}
 }

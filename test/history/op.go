@@ -45,7 +45,7 @@ type Op struct {
 	Holder  string // fingerprint of the request id
 	Call    int64
 	Return  int64 // 0: its process ended before it
-	Stalled int64 // of the time between the two, how long the process itself did not get to run
+	Stalled int64 // of the time between the two, how long the process did not get to run, or wrote this line
 	Outcome Outcome
 	Reason  string // of a missing answer
 	Tier    string
@@ -57,10 +57,9 @@ type Op struct {
 // History is a run as it was recorded.
 type History struct {
 	Ops     []Op
-	Attempt time.Duration // what an acquire may take
-	Stands  []Stand       // what was seen in the store
-	First   int64         // value of the register before the run
-	Last    int64         // and after it
+	Attempt time.Duration    // what an acquire may take
+	Stands  []Stand          // what was seen in the store
+	Last    map[string]int64 // where the register of each key ended; all begin at 0
 }
 
 // Stand is a lock that stood in the store at a moment, and still did a good while later.

@@ -23,6 +23,7 @@ type liar struct {
 
 	mu        sync.Mutex
 	asked     int            // guarded by mu
+	grants    int            // guarded by mu
 	last      tierlock.Token // guarded by mu
 	swallowed map[tierlock.RequestID]bool
 }
@@ -40,6 +41,9 @@ func (l *liar) Acquire(ctx context.Context, req tierlock.Request) (tierlock.Answ
 	l.asked++
 	lie := l.asked%every == 0
 	granted := answer.Status == tierlock.Granted
+	if granted {
+		l.grants++
+	}
 	switch {
 	case l.defect == answersLate && lie:
 		<-time.After(2 * time.Second) // a busy machine explains a part of it away
@@ -48,7 +52,7 @@ func (l *liar) Acquire(ctx context.Context, req tierlock.Request) (tierlock.Answ
 		return tierlock.Answer{Status: tierlock.Granted, Exclusive: true, Token: token, Until: sent.Add(req.TTL)}, nil
 	case l.defect == repeatsToken && granted && l.last != 0:
 		answer.Token, l.last = l.last, 0
-	case l.defect == leavesOrphans && granted && lie:
+	case l.defect == leavesOrphans && granted && l.grants%every == 0:
 		l.swallowed[req.ID] = true
 		return tierlock.Answer{}, &tierlock.Fault{Reason: tierlock.ReasonAttempt, InDoubt: true}
 	case granted:

@@ -16,9 +16,9 @@ type registerState struct {
 
 // registerModel is for the reads and writes of one register. It must hold whatever happens
 // to the lock: the guard, not the lock, is what keeps the register.
-func registerModel(first int64) porcupine.Model {
+func registerModel() porcupine.Model {
 	m := porcupine.NondeterministicModel{
-		Init: func() []any { return []any{registerState{value: first}} },
+		Init: func() []any { return []any{registerState{}} },
 		Step: func(state, input, _ any) []any {
 			s, op := state.(registerState), input.(Op)
 			enters := op.Token >= s.mark
@@ -59,7 +59,7 @@ func Registers(h *History, patience time.Duration) (faults []string) {
 			}
 			ops = append(ops, porcupine.Operation{ClientId: op.Process*100 + op.Client, Input: op, Call: op.Call, Return: end})
 		}
-		switch porcupine.CheckOperationsTimeout(registerModel(h.First), ops, patience) {
+		switch porcupine.CheckOperationsTimeout(registerModel(), ops, patience) {
 		case porcupine.Illegal:
 			faults = append(faults, fmt.Sprintf("%s: no fenced register can have answered so (%d operations)", key, len(ops)))
 		case porcupine.Unknown:
@@ -72,17 +72,19 @@ func Registers(h *History, patience time.Duration) (faults []string) {
 // Updates finds increments that were accepted and are not in the register, or are there
 // though they were refused. A write whose process ended under it may be either.
 func Updates(h *History) (faults []string) {
-	var accepted, unknown int64
-	for _, op := range h.of("", Write) {
-		switch op.Outcome {
-		case Accepted:
-			accepted++
-		case "":
-			unknown++
+	for _, key := range h.keys() {
+		var accepted, unknown int64
+		for _, op := range h.of(key, Write) {
+			switch op.Outcome {
+			case Accepted:
+				accepted++
+			case "":
+				unknown++
+			}
 		}
-	}
-	if got := h.Last - h.First; got < accepted || got > accepted+unknown {
-		faults = append(faults, fmt.Sprintf("the register rose by %d; %d increments were accepted, of %d nobody knows", got, accepted, unknown))
+		if got := h.Last[key]; got < accepted || got > accepted+unknown {
+			faults = append(faults, fmt.Sprintf("%s: the register rose by %d; %d increments were accepted, of %d nobody knows", key, got, accepted, unknown))
+		}
 	}
 	return faults
 }

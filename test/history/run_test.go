@@ -1,19 +1,13 @@
 package history
 
 import (
-	"bufio"
 	"database/sql"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -25,12 +19,13 @@ import (
 	"github.com/tierlock/tierlock/internal/way"
 )
 
-// run is one history in the making: a Redis, a way to it, a register and workers.
+// run is one history in the making: a store, registers and workers.
 type run struct {
 	*testing.T
-	server  *servers.RedisServer
-	way     *way.Way
-	watch   *redis.Client // past the way
+	place   place
+	server  *servers.RedisServer // nil where there are several
+	way     *way.Way             // to it
+	watch   []*redis.Client      // of each server that grants; past the way
 	dialect guard.Dialect
 	driver  string
 	dsn     string
@@ -42,27 +37,47 @@ type run struct {
 	clock   clock
 }
 
-// newRun makes the register in a SQLite file, or in a PostgreSQL of its own.
+// newRun is a run on one Redis behind a way.
 func newRun(t *testing.T, dialect guard.Dialect) *run {
 	t.Helper()
 	servers.Need(t, "redis-server")
-	r := &run{T: t, server: servers.Redis(t), dialect: dialect, clock: newClock(), think: 8, thinks: shortTTL}
-	r.history.Attempt = attempt
-	r.driver, r.dsn = "sqlite", "file:"+filepath.Join(t.TempDir(), "shop.db")+"?_pragma=busy_timeout(20000)&_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)&_txlock=immediate"
-	if dialect == guard.Postgres {
-		r.driver, r.dsn = "pgx", servers.Postgres(t).DSN()
-	}
-	var err error
-	if r.way, err = way.To(r.server.Addr()); err != nil {
+	return runOn(t, dialect, servers.Redis(t))
+}
+
+func runOn(t *testing.T, dialect guard.Dialect, server *servers.RedisServer) *run {
+	t.Helper()
+	w, err := way.To(server.Addr())
+	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(r.way.Close)
-	r.look(r.server.Addr())
+	t.Cleanup(w.Close)
+	r := runAt(t, dialect, place{Addrs: []string{w.Addr()}}, server)
+	r.server, r.way = server, w
+	return r
+}
+
+// runAt makes the registers in a SQLite file, or in a PostgreSQL or MariaDB of its own.
+func runAt(t *testing.T, dialect guard.Dialect, at place, grant ...*servers.RedisServer) *run {
+	t.Helper()
+	r := &run{T: t, place: at, dialect: dialect, clock: newClock(), think: 8, thinks: shortTTL}
+	r.history.Attempt = attempt
+	r.driver, r.dsn = "sqlite", "file:"+filepath.Join(t.TempDir(), "shop.db")+"?_pragma=busy_timeout(20000)&_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)&_txlock=immediate"
+	switch dialect {
+	case guard.Postgres:
+		r.driver, r.dsn = "pgx", servers.Postgres(t).DSN()
+	case guard.MySQL:
+		r.driver, r.dsn = "mysql", servers.MariaDB(t).DSN()
+	}
+	r.look(grant...)
+	var err error
 	if r.db, err = sql.Open(r.driver, r.dsn); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = r.db.Close() })
-	for _, query := range []string{guard.Schema(dialect), `CREATE TABLE register (n BIGINT NOT NULL)`, `INSERT INTO register VALUES (0)`} {
+	for _, query := range []string{guard.Schema(dialect),
+		`CREATE TABLE register (id VARCHAR(20) PRIMARY KEY, n BIGINT NOT NULL)`,
+		`INSERT INTO register VALUES ('` + registerKey + `', 0), ('` + ledgerKey + `', 0)`,
+	} {
 		if _, err := r.db.ExecContext(t.Context(), query); err != nil {
 			t.Fatalf("%s: %v", query, err)
 		}
@@ -70,18 +85,27 @@ func newRun(t *testing.T, dialect guard.Dialect) *run {
 	return r
 }
 
-// look makes the client that sees what stands in the store.
-func (r *run) look(addr string) {
-	r.watch = redis.NewClient(&redis.Options{Addr: addr, DisableIdentity: true})
-	client := r.watch
-	r.Cleanup(func() { _ = client.Close() })
+// look makes the clients that see what stands in the store.
+func (r *run) look(at ...*servers.RedisServer) {
+	r.watch = nil
+	for _, server := range at {
+		client := redis.NewClient(&redis.Options{Addr: server.Addr(), DisableIdentity: true})
+		r.Cleanup(func() { _ = client.Close() })
+		r.watch = append(r.watch, client)
+	}
 }
 
 // start adds workers.
 func (r *run) start(n int, d defect) {
 	r.Helper()
+	r.startAt(r.place, n, d)
+}
+
+// startAt adds workers who know the store by another place.
+func (r *run) startAt(at place, n int, d defect) {
+	r.Helper()
 	for range n {
-		p := startWorker(r.T, job{len(r.workers) + 1, r.way.Addr(), r.dialect, r.driver, r.dsn, r.think, r.thinks, d})
+		p := startWorker(r.T, job{len(r.workers) + 1, at, r.dialect, r.driver, r.dsn, r.think, r.thinks, d})
 		r.workers = append(r.workers, p)
 	}
 	for _, p := range r.workers {
@@ -130,13 +154,15 @@ func (r *run) stands() {
 func (r *run) standing() map[string]string {
 	r.Helper()
 	found := map[string]string{}
-	keys, err := r.watch.Keys(r.Context(), "biz:order:lock:*").Result()
-	if err != nil {
-		r.Fatal(err)
-	}
-	for _, key := range keys {
-		if id, err := tierlock.ParseRequestID(r.watch.Get(r.Context(), key).Val()); err == nil {
-			found["order:"+strings.TrimPrefix(key, "biz:order:lock:")] = id.Fingerprint()
+	for _, server := range r.watch {
+		keys, err := server.Keys(r.Context(), "biz:order:lock:*").Result()
+		if err != nil {
+			r.Fatal(err)
+		}
+		for _, key := range keys {
+			if id, err := tierlock.ParseRequestID(server.Get(r.Context(), key).Val()); err == nil {
+				found["order:"+strings.TrimPrefix(key, "biz:order:lock:")] = id.Fingerprint()
+			}
 		}
 	}
 	return found
@@ -152,8 +178,13 @@ func (r *run) end() *History {
 	}
 	r.stands() // whoever still stands there now is nobody, or was killed
 	r.history.Ops = Merge(lines...)
-	if err := r.db.QueryRow(`SELECT n FROM register`).Scan(&r.history.Last); err != nil {
-		r.Fatal(err)
+	r.history.Last = map[string]int64{}
+	for _, id := range []string{registerKey, ledgerKey} {
+		n := int64(0)
+		if err := r.db.QueryRow(fmt.Sprintf(`SELECT n FROM register WHERE id = '%s'`, id)).Scan(&n); err != nil {
+			r.Fatal(err)
+		}
+		r.history.Last["order:"+id] = n
 	}
 	return &r.history
 }
@@ -165,7 +196,7 @@ func (r *run) judge(h *History, checks ...string) {
 	for _, op := range h.Ops {
 		count[fmt.Sprintf("%s %s", op.Kind, op.Outcome)]++
 	}
-	r.Logf("%d operations, %d stands, register at %d: %v", len(h.Ops), len(h.Stands), h.Last, count)
+	r.Logf("%d operations, %d stands, registers at %v: %v", len(h.Ops), len(h.Stands), h.Last, count)
 	faults := Judge(h, checks...)
 	for i, fault := range faults {
 		if i < 20 {
@@ -206,85 +237,3 @@ func (r *run) met(h *History, least int, kind Kind, outcomes ...Outcome) {
 }
 
 func wait(d time.Duration) { <-time.After(d) }
-
-// process is a worker in another process, as its test sees it.
-type process struct {
-	cmd    *exec.Cmd
-	stop   io.Closer
-	read   sync.WaitGroup
-	first  chan struct{} // closed at its first line
-	killed bool
-	lines  []Op // to be read after end
-	bad    error
-}
-
-func startWorker(t *testing.T, j job) *process {
-	t.Helper()
-	text, err := json.Marshal(j)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &process{cmd: exec.Command(os.Args[0]), first: make(chan struct{})}
-	p.cmd.Env = append(os.Environ(), workerEnv+"="+string(text))
-	p.cmd.Stderr = os.Stderr
-	p.stop, err = p.cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := p.cmd.StdoutPipe()
-	if err == nil {
-		err = p.cmd.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = p.cmd.Process.Kill()
-		p.read.Wait()
-		_ = p.cmd.Wait()
-	})
-	p.read.Go(func() { p.collect(out) })
-	return p
-}
-
-func (p *process) collect(out io.Reader) {
-	for lines := bufio.NewScanner(out); lines.Scan(); {
-		var op Op
-		p.bad = errors.Join(p.bad, json.Unmarshal(lines.Bytes(), &op))
-		if len(p.lines) == 0 {
-			close(p.first)
-		}
-		p.lines = append(p.lines, op)
-	}
-}
-
-func (p *process) awaitFirst(t *testing.T) {
-	t.Helper()
-	select {
-	case <-p.first:
-	case <-time.After(30 * time.Second):
-		t.Fatal("a worker has not begun")
-	}
-}
-
-func (p *process) halt()   { _ = p.cmd.Process.Signal(syscall.SIGSTOP) }
-func (p *process) resume() { _ = p.cmd.Process.Signal(syscall.SIGCONT) }
-
-// kill ends the worker in the middle of what it does.
-func (p *process) kill() {
-	p.killed = true
-	_ = p.cmd.Process.Kill()
-}
-
-// end lets the worker finish, and returns when all that it wrote has been read.
-func (p *process) end(t *testing.T) {
-	t.Helper()
-	_ = p.stop.Close()
-	p.read.Wait()
-	if err := p.cmd.Wait(); err != nil && !p.killed {
-		t.Errorf("worker: %v", err)
-	}
-	if p.bad != nil && !p.killed {
-		t.Errorf("a worker's lines: %v", p.bad)
-	}
-}

@@ -62,7 +62,7 @@ func simulate(t *testing.T, seed uint64, d defect) *History {
 			all.Go(func() { s.client(i) })
 		}
 		all.Wait()
-		h = &History{Ops: Merge(s.ops), Attempt: simAttempt, Last: s.value}
+		h = &History{Ops: Merge(s.ops), Attempt: simAttempt, Last: map[string]int64{"k0": s.value}}
 		at := s.now()
 		for key, holder := range s.holder { // whoever still stands there, seconds after the last client left
 			h.Stands = append(h.Stands, Stand{key, holder, at + int64(5*time.Second)})

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	_ "github.com/go-sql-driver/mysql"
 	_ "github.com/jackc/pgx/v5/stdlib"
 	_ "modernc.org/sqlite"
 
@@ -28,7 +29,7 @@ const workerEnv = "TIERLOCK_HISTORY_WORKER"
 // job is what a worker is told: JSON in its environment.
 type job struct {
 	Process int
-	Addr    string
+	Place   place
 	Dialect guard.Dialect
 	Driver  string
 	DSN     string
@@ -37,13 +38,29 @@ type job struct {
 	Defect  defect        // planted into the worker's own stack
 }
 
-// The keys: holders of the first increment the register, and now and then sleep between
-// reading and writing for longer than they hold; those of the second hold for a minute.
+// place is where the store is, and what it is made of.
+type place struct {
+	Addrs    []string
+	Sentinel string // its master's name; empty: no sentinels
+	Cluster  bool
+}
+
+func (p place) store() (*redisstore.Store, error) {
+	cfg := redisstore.Config{Addrs: p.Addrs, Cluster: p.Cluster, PoolSize: 8}
+	if p.Sentinel != "" {
+		cfg.Sentinel = &redisstore.SentinelConfig{Master: p.Sentinel}
+	}
+	return redisstore.New(cfg)
+}
+
+// The keys, each with a register that its holders increment. Now and then they sleep between
+// reading and writing for longer than the first one's ttl; what is left behind of the second
+// stands for a minute.
 const (
-	registerKey, plainKey = "register", "plain"
-	shortTTL, longTTL     = time.Second, time.Minute
-	attempt               = 200 * time.Millisecond
-	clients               = 4 // of one worker
+	registerKey, ledgerKey = "register", "ledger"
+	shortTTL, longTTL      = time.Second, time.Minute
+	attempt                = 200 * time.Millisecond
+	clients                = 4 // of one worker
 )
 
 // worker takes locks until its input ends, and writes down what it saw.
@@ -51,7 +68,6 @@ type worker struct {
 	job
 	chain *gateway.Chain
 	db    *sql.DB
-	key   tierlock.Key // of the register
 	clock clock
 	pulse *pulse.Pulse
 
@@ -68,7 +84,7 @@ func work(j job) error {
 	}
 	defer db.Close()
 	w.db = db
-	store, err := redisstore.New(redisstore.Config{Addrs: []string{j.Addr}, PoolSize: 8})
+	store, err := j.Place.store()
 	if err != nil {
 		return err
 	}
@@ -88,9 +104,6 @@ func work(j job) error {
 		_ = gw.Close(ctx)
 	}()
 	if w.chain, err = gw.Chain("order"); err != nil {
-		return err
-	}
-	if w.key, err = tierlock.ParseKey("biz:order:lock:" + registerKey); err != nil {
 		return err
 	}
 	ctx, stop := context.WithCancel(context.Background())
@@ -122,7 +135,7 @@ func (w *worker) client(ctx context.Context, n int) {
 	for i := n; ctx.Err() == nil; i++ {
 		id, ttl := registerKey, shortTTL
 		if i%2 == 1 {
-			id, ttl = plainKey, longTTL
+			id, ttl = ledgerKey, longTTL
 		}
 		if !w.visit(ctx, n, id, ttl) {
 			pause(ctx, 40*time.Millisecond) // a store that does not answer needs no crowd
@@ -139,15 +152,16 @@ func (w *worker) visit(ctx context.Context, n int, id string, ttl time.Duration)
 	op.Call = w.clock.now()
 	w.say(&op)
 	began := time.Now()
+	written := w.clock.at(began) - op.Call // beside the lines of others, and maybe stopped
 	l, err := w.chain.TryLock(context.Background(), id, gateway.WithRequestID(request), gateway.WithTTL(ttl), gateway.WithoutRenew())
 	op.Return = w.clock.now()
-	op.Stalled = int64(w.pulse.Stalled(began, time.Now()))
+	op.Stalled = written + int64(w.pulse.Stalled(began, time.Now()))
 	answered = w.answer(&op, l, err)
 	w.say(&op)
 	if l == nil {
 		return answered
 	}
-	w.under(ctx, n, l, op)
+	w.under(ctx, n, id, l, op)
 	return true
 }
 
@@ -173,14 +187,10 @@ func (w *worker) answer(op *Op, l *gateway.Lock, err error) (answered bool) {
 // under works under a lock and gives it back. The hold ends when its holder gives it back
 // or has to stop, whichever is first; the work itself does not care, as work does whose
 // process was stopped.
-func (w *worker) under(ctx context.Context, n int, l *gateway.Lock, grant Op) {
+func (w *worker) under(ctx context.Context, n int, id string, l *gateway.Lock, grant Op) {
 	line := Op{Kind: Hold, Client: n, Key: grant.Key, Holder: grant.Holder, Tier: grant.Tier, Call: grant.Return}
 	base := Op{Client: n, Key: grant.Key, Holder: grant.Holder, TTL: grant.TTL}
-	if grant.TTL == int64(shortTTL) {
-		w.increment(ctx, base, tierlock.Token(grant.Token))
-	} else {
-		pause(ctx, time.Duration(rand.IntN(4))*time.Millisecond)
-	}
+	w.increment(ctx, id, base, l.Grant())
 	if rand.IntN(4) == 0 {
 		w.renew(base, l)
 	}
@@ -208,17 +218,17 @@ func (w *worker) renew(op Op, l *gateway.Lock) {
 	w.say(&op)
 }
 
-// increment reads the register in one transaction and writes it in another, as a service
+// increment reads the key's register in one transaction and writes it in another, as a service
 // does that reads, thinks and writes; now and then it thinks for longer than its lock lasts.
-func (w *worker) increment(ctx context.Context, op Op, token tierlock.Token) {
-	op.Kind, op.Token, op.Call = Read, uint64(token), w.clock.now()
+func (w *worker) increment(ctx context.Context, id string, op Op, g tierlock.Grant) {
+	op.Kind, op.Token, op.Call = Read, uint64(g.Token), w.clock.now()
 	err := w.within(func(tx *sql.Tx) error {
 		if w.Defect != checksAtWrite {
-			if err := guard.Enter(ctx, tx, w.Dialect, w.key, token); err != nil {
+			if err := guard.Enter(ctx, tx, w.Dialect, g.Key, g.Token); err != nil {
 				return err
 			}
 		}
-		return tx.QueryRow(`SELECT n FROM register`).Scan(&op.Value)
+		return tx.QueryRow(fmt.Sprintf(`SELECT n FROM register WHERE id = '%s'`, id)).Scan(&op.Value)
 	})
 	if !w.accessed(&op, err) {
 		return
@@ -230,10 +240,10 @@ func (w *worker) increment(ctx context.Context, op Op, token tierlock.Token) {
 	op.ID, op.Kind, op.Value, op.Call, op.Return, op.Outcome = 0, Write, read+1, w.clock.now(), 0, ""
 	w.say(&op) // its process may be killed under it
 	err = w.within(func(tx *sql.Tx) error {
-		if err := guard.Enter(context.Background(), tx, w.Dialect, w.key, token); err != nil {
+		if err := guard.Enter(context.Background(), tx, w.Dialect, g.Key, g.Token); err != nil {
 			return err
 		}
-		_, err := tx.Exec(fmt.Sprintf(`UPDATE register SET n = %d`, read+1))
+		_, err := tx.Exec(fmt.Sprintf(`UPDATE register SET n = %d WHERE id = '%s'`, read+1, id))
 		return err
 	})
 	w.accessed(&op, err)
