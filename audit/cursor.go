@@ -39,7 +39,7 @@ func (c *cursor) fit(n int) {
 // loadCursor reads the cursor; a folder without one begins at the oldest record. A
 // damaged one is an error.
 func loadCursor(disk spool.FS, dir string) (cursor, error) {
-	f, err := disk.Open(filepath.Join(dir, cursorName))
+	f, err := disk.View(filepath.Join(dir, cursorName))
 	if errors.Is(err, fs.ErrNotExist) {
 		return cursor{}, nil
 	}

@@ -3,6 +3,7 @@ package audit
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	"github.com/tierlock/tierlock/audit/spool"
 )
@@ -19,6 +20,12 @@ type Folder struct {
 	InUse    bool   // a process has it open
 	Bytes    int64
 	Torn     int64 // bytes behind the last whole batch; they mean nothing while InUse
+	// Unsure is why InUse, false here, cannot be told: the folder may be in use all the same.
+	// Nil otherwise.
+	Unsure error
+	// Missing are the seqs of segments that are not there, though the sink does not have
+	// them. The next start declares them as a gap where others stand in front of them.
+	Missing []spool.Span
 	// Cursor is why the file with Sent cannot be read, nil otherwise. Everything is sent
 	// again then.
 	Cursor error
@@ -35,12 +42,43 @@ func Inspect(disk spool.FS, dir string) (Folder, error) {
 		return Folder{}, fmt.Errorf("audit: %w", err)
 	}
 	cur, cursorErr := loadCursor(disk, dir)
+	missing, err := missing(disk, f, cur, cursorErr)
+	if err != nil {
+		return Folder{}, fmt.Errorf("audit: %w", err)
+	}
 	former := f.Former()
 	return Folder{
 		Dir: dir, Producer: former.Label, Epoch: former.Epoch, First: f.First(), Last: former.Last,
 		Sent: max(cur.Next, 1) - 1, Sealed: cleanlySealed(former.Record), InUse: f.InUse(),
-		Bytes: f.Bytes(), Torn: former.Torn, Cursor: cursorErr,
+		Bytes: f.Bytes(), Torn: former.Torn, Cursor: cursorErr, Unsure: f.Unsure(), Missing: missing,
 	}, nil
+}
+
+// missing is what f lacks above the cursor, in front of its segments and between them.
+func missing(disk spool.FS, f *spool.Folder, cur cursor, cursorErr error) ([]spool.Span, error) {
+	var all []spool.Span
+	if known, err := cursorTells(disk, f, cur, cursorErr); err != nil {
+		return nil, err
+	} else if next := max(cur.Next, 1); known && next < f.First() {
+		all = append(all, spool.Span{From: next, To: f.First() - 1})
+	}
+	between, err := f.Missing()
+	for _, m := range between {
+		if m.To >= cur.Next {
+			all = append(all, m)
+		}
+	}
+	return all, err
+}
+
+// cursorTells whether what stands in front of the first segment was sent: files are removed
+// only after the cursor says so. One that was set aside tells nothing.
+func cursorTells(disk spool.FS, f *spool.Folder, cur cursor, cursorErr error) (bool, error) {
+	if cursorErr != nil || cur.Next > 0 {
+		return cursorErr == nil, nil
+	}
+	names, err := disk.ReadDir(f.Dir())
+	return !slices.Contains(names, cursorName+cursorDamaged), err
 }
 
 // Backlog is how many events are in the folder and not in the sink.
@@ -48,6 +86,8 @@ func (f Folder) Backlog() uint64 { return f.Last - min(f.Sent, f.Last) }
 
 // Settled tells whether nothing is left to do for whoever adopts the folder.
 func (f Folder) Settled() bool { return f.Epoch == 0 || f.Sealed && f.Torn == 0 && f.Backlog() == 0 }
+
+const cursorDamaged = ".damaged" // behind the name of a cursor that was set aside
 
 // Repair is [spool.Repair], and sets a cursor aside that cannot be read: everything in the
 // folder is sent again then.
@@ -63,12 +103,12 @@ func Repair(disk spool.FS, dir string) ([]spool.Mended, error) {
 		return done, nil
 	}
 	name := filepath.Join(dir, cursorName)
-	err = disk.Rename(name, name+".damaged")
+	err = disk.Rename(name, name+cursorDamaged)
 	if err == nil {
 		err = disk.SyncDir(dir)
 	}
 	if err != nil {
 		return done, fmt.Errorf("audit: set the cursor aside: %w", err)
 	}
-	return append(done, spool.Mended{Segment: cursorName, Kept: cursorName + ".damaged"}), nil
+	return append(done, spool.Mended{Segment: cursorName, Kept: cursorName + cursorDamaged}), nil
 }

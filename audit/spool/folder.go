@@ -11,8 +11,9 @@ import (
 // changed, and what its own process writes after [Look] is not seen. It belongs to one
 // goroutine.
 type Folder struct {
-	s     *Spool // never runs
-	inUse bool
+	s      *Spool // never runs
+	inUse  bool
+	unsure error
 }
 
 // ErrNoSpool says that a folder holds no segment.
@@ -41,25 +42,22 @@ func look(cfg Config) (*Folder, error) {
 	}
 	f := &Folder{s: &Spool{cfg: cfg, look: true, stopped: make(chan struct{})}}
 	close(f.s.stopped)
-	lock, err := cfg.FS.Lock(cfg.Dir)
-	switch f.inUse = errors.Is(err, ErrLocked); {
-	case err == nil:
-		err = lock.Close()
-	case f.inUse:
-		err = nil
-	}
-	if err == nil {
-		err = f.s.survey()
-	}
-	if err != nil {
+	f.inUse, f.unsure = cfg.FS.Held(cfg.Dir)
+	if err := f.s.survey(); err != nil {
 		return nil, fmt.Errorf("spool: look at %s: %w", cfg.Dir, err)
 	}
 	f.s.durable = f.s.former.Last
 	return f, nil
 }
 
+// Dir is where the folder is.
+func (f *Folder) Dir() string { return f.s.cfg.Dir }
+
 // InUse tells whether a process had the folder open.
 func (f *Folder) InUse() bool { return f.inUse }
+
+// Unsure is why InUse cannot be told, where its lock may not be looked at; nil otherwise.
+func (f *Folder) Unsure() error { return f.unsure }
 
 // Former is what the next Open will find.
 func (f *Folder) Former() Former { return f.s.former }
@@ -73,6 +71,35 @@ func (f *Folder) Bytes() int64 { return f.s.bytes }
 // Reader begins at from, or at the oldest record there is, and ends with [ErrClosed].
 func (f *Folder) Reader(from uint64) *Reader { return f.s.Reader(from) }
 
+// Missing returns the seqs of segments that are not there, though those before and after
+// are: where a number and seqs are left out together. It reads no more than the segments in
+// front of such places.
+func (f *Folder) Missing() (all []Span, err error) {
+	for i, g := range f.s.segments {
+		if !f.s.leavesOut(i) {
+			continue
+		}
+		frames, err := f.s.frames(g)
+		if err != nil {
+			return all, err
+		}
+		last := g.first - 1
+		if recs, _ := intact(frames, f.s.endOf(i)); len(recs) > 0 {
+			last = recs[len(recs)-1].seq
+		}
+		if end := f.s.endOf(i); last < end {
+			all = append(all, Span{last + 1, end})
+		}
+	}
+	return all, nil
+}
+
+// leavesOut tells whether numbers are left out behind segment i. That alone is no loss: a
+// file that could not be made has used one up.
+func (s *Spool) leavesOut(i int) bool {
+	return i+1 < len(s.segments) && s.segments[i+1].number > s.segments[i].number+1
+}
+
 // SegmentCheck is what [Folder.Check] found in one segment.
 type SegmentCheck struct {
 	Name    string
@@ -83,6 +110,8 @@ type SegmentCheck struct {
 	Header  bool   // the header is damaged: whose records these are is not known
 	Bad     int64  // bytes that are no frame
 	Lost    []Span // seqs that cannot be read back
+	Mended  bool   // [Repair] has written it anew: the bytes as they were are beside it
+	Cut     bool   // shorter than a header, and what it held is gone, if anything
 }
 
 // Span is seqs From to To, both included.
@@ -94,6 +123,10 @@ type Span struct {
 // Check reads every byte of every segment. What is lost is told exactly: every record
 // outside of it is intact.
 func (f *Folder) Check() ([]SegmentCheck, error) {
+	names, err := f.s.cfg.FS.ReadDir(f.s.cfg.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("spool: list folder: %w", err)
+	}
 	next := f.First()
 	var all []SegmentCheck
 	for i, g := range f.s.segments {
@@ -103,6 +136,7 @@ func (f *Folder) Check() ([]SegmentCheck, error) {
 		}
 		recs, bad := intact(frames, f.s.endOf(i))
 		c := SegmentCheck{Name: g.name(), Epoch: g.epoch, Label: g.label, Bytes: g.size, Records: len(recs), Header: g.damaged, Bad: bad}
+		c.Mended = slices.Contains(names, g.name()+quarantineSuffix)
 		for _, rec := range recs {
 			if rec.seq > next {
 				c.Lost = append(c.Lost, Span{next, rec.seq - 1})
@@ -113,6 +147,10 @@ func (f *Folder) Check() ([]SegmentCheck, error) {
 			c.Lost = append(c.Lost, Span{next, end})
 			next = end + 1
 		}
+		// A start that was interrupted leaves a file without its header, and so does a
+		// disk that lost one. The next start makes up for the former with its own.
+		last := i == len(f.s.segments)-1
+		c.Cut = g.size < headSize && (len(c.Lost) > 0 || last && !f.inUse)
 		all = append(all, c)
 	}
 	return all, nil
@@ -128,7 +166,7 @@ func (s *Spool) endOf(i int) uint64 {
 
 // frames is all of a segment behind its header, without a torn tail.
 func (s *Spool) frames(g *segment) ([]byte, error) {
-	f, err := s.cfg.FS.Open(g.path(s.cfg.Dir))
+	f, err := s.cfg.FS.View(g.path(s.cfg.Dir))
 	if err != nil {
 		return nil, fmt.Errorf("spool: open segment: %w", err)
 	}

@@ -12,6 +12,8 @@ type FS interface {
 	Create(name string) (File, error)
 	// Open opens an existing file for reading and writing.
 	Open(name string) (File, error)
+	// View opens an existing file for reading; no right to write is needed.
+	View(name string) (File, error)
 	Rename(from, to string) error
 	Remove(name string) error
 	// ReadDir returns the names in dir, without their folder, sorted.
@@ -20,6 +22,9 @@ type FS interface {
 	// Lock takes the folder for this process until the closer is called, or returns an
 	// error that matches [ErrLocked] at once.
 	Lock(dir string) (io.Closer, error)
+	// Held tells whether somebody has the folder locked. It changes nothing; an error says
+	// why that cannot be told.
+	Held(dir string) (bool, error)
 }
 
 // File is an open file. ReadAt may be called while another goroutine writes elsewhere.

@@ -44,6 +44,9 @@ func (OS) Create(name string) (File, error) {
 // Open implements [FS].
 func (OS) Open(name string) (File, error) { return open(name, os.O_RDWR) }
 
+// View implements [FS].
+func (OS) View(name string) (File, error) { return open(name, os.O_RDONLY) }
+
 func open(name string, flag int) (File, error) {
 	f, err := os.OpenFile(name, flag, fileMode)
 	if err != nil {
@@ -84,6 +87,9 @@ func (OS) SyncDir(dir string) error {
 // Lock implements [FS] by flock on a file of its own, which the system frees when the
 // process ends, however it ends. Where there is no flock it is errors.ErrUnsupported.
 func (OS) Lock(dir string) (io.Closer, error) { return flock(dir) }
+
+// Held implements [FS]. A folder that has no lock file was never locked.
+func (OS) Held(dir string) (bool, error) { return flocked(dir) }
 
 type osFile struct{ *os.File }
 

@@ -10,3 +10,5 @@ import (
 func flock(string) (io.Closer, error) {
 	return nil, errors.ErrUnsupported
 }
+
+func flocked(string) (bool, error) { return false, errors.ErrUnsupported }

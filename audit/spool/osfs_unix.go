@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -13,7 +14,7 @@ import (
 )
 
 func flock(dir string) (io.Closer, error) {
-	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, fileMode)
+	f, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|os.O_CREATE, fileMode)
 	if err != nil {
 		return nil, err
 	}
@@ -33,6 +34,28 @@ func flock(dir string) (io.Closer, error) {
 	}
 	return f, nil
 }
+
+// flocked asks for a shared lock, which those who look do not refuse each other, and gives
+// it back at once.
+func flocked(dir string) (bool, error) {
+	f, err := os.Open(filepath.Join(dir, lockName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	switch err := syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB); {
+	case errors.Is(err, syscall.EWOULDBLOCK):
+		return true, nil
+	case err != nil:
+		return false, fmt.Errorf("flock: %w", err)
+	}
+	return false, nil
+}
+
+const lockName = "lock"
 
 // Who only looks whether a folder is in use holds its lock for a moment: see [Look]. A
 // process that starts just then must not be told that it may not.

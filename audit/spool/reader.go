@@ -139,7 +139,7 @@ func (r *Reader) enter() error {
 		return nil
 	}
 	r.Close()
-	f, err := r.s.cfg.FS.Open(seg.path(r.s.cfg.Dir))
+	f, err := r.s.cfg.FS.View(seg.path(r.s.cfg.Dir))
 	if err != nil {
 		return fmt.Errorf("spool: open segment to read: %w", err)
 	}

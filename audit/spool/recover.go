@@ -44,7 +44,7 @@ func (s *Spool) survey() (err error) {
 
 // load reads a segment's size and header.
 func (s *Spool) load(g *segment) error {
-	f, err := s.cfg.FS.Open(g.path(s.cfg.Dir))
+	f, err := s.cfg.FS.View(g.path(s.cfg.Dir))
 	if err != nil {
 		return fmt.Errorf("open segment: %w", err)
 	}
@@ -79,7 +79,11 @@ func (s *Spool) loadTail() error {
 // synced once more: after a kill it may stand in the page cache only, and from now on
 // others rely on it.
 func (s *Spool) scan(g *segment, most uint64, tail bool) (found bool, err error) {
-	f, err := s.cfg.FS.Open(g.path(s.cfg.Dir))
+	open := s.cfg.FS.View
+	if tail && !s.look {
+		open = s.cfg.FS.Open
+	}
+	f, err := open(g.path(s.cfg.Dir))
 	if err != nil {
 		return false, fmt.Errorf("open segment: %w", err)
 	}

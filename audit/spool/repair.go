@@ -62,6 +62,7 @@ func (s *Spool) mend(g *segment, end uint64) (Mended, error) {
 		return Mended{}, err
 	}
 	recs, bad := intact(data, end)
+	g.damaged = g.damaged || g.size < headSize
 	if bad == 0 && !g.damaged {
 		return Mended{}, nil
 	}
@@ -83,7 +84,7 @@ func (s *Spool) mend(g *segment, end uint64) (Mended, error) {
 
 // keepWhole copies a segment's file, durably, before anything happens to it.
 func (s *Spool) keepWhole(g *segment, to string) error {
-	f, err := s.cfg.FS.Open(g.path(s.cfg.Dir))
+	f, err := s.cfg.FS.View(g.path(s.cfg.Dir))
 	if err != nil {
 		return err
 	}

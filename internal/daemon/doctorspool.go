@@ -152,6 +152,8 @@ func (c *Config) judgeFolder(e *examiner) {
 		e.warn("folder", "tierlock spool fsck --repair "+c.Audit.Dir+" while no daemon runs", "its cursor cannot be read, so all of it is sent again: %v", f.Cursor)
 	case f.Producer != "" && f.Producer != c.producer():
 		e.warn("folder", "give each instance a folder of its own", "the last events in it are of %s, and this configuration tells events as %s", f.Producer, c.producer())
+	case len(f.Missing) > 0:
+		e.warn("folder", "tierlock spool fsck "+c.Audit.Dir, "seq %d to %d are in no segment and not in Kafka", f.Missing[0].From, f.Missing[0].To)
 	case f.InUse:
 		e.ok("folder", "a daemon has it open; %d events are not in Kafka yet", f.Backlog())
 	default:

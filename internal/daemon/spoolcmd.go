@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,13 +14,14 @@ import (
 
 	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/audit"
+	"github.com/tierlock/tierlock/audit/spool"
 )
 
 const spoolUsage = `spool ls|dump|fsck|adopt DIR… [flags]
 
 ls tells whose each spool is, what Kafka lacks of it, and whether it is in use. dump prints
-its events as JSON, one a line. fsck reads every byte and tells what is damaged; with
---repair it mends what can be mended and keeps the bytes as they were. adopt forwards what
+its events as JSON, one a line. fsck reads every byte and tells what is damaged or
+lost; with --repair it mends what can be mended and keeps the bytes as they were. adopt forwards what
 dead producers left and seals it: give the daemon's file with -c. A DIR without a spool
 stands for the folders in it. Nothing but fsck --repair and adopt changes a folder.
 
@@ -134,24 +136,27 @@ func escapeGlob(path string) string {
 
 // shownSpool is a spool as ls and adopt show it.
 type shownSpool struct {
-	Dir      string `json:"dir"`
-	Producer string `json:"producer"`
-	Epoch    uint64 `json:"epoch"`
-	First    uint64 `json:"first"`
-	Last     uint64 `json:"last"`
-	Sent     uint64 `json:"sent"`
-	Backlog  uint64 `json:"backlog"`
-	Bytes    int64  `json:"bytes"`
-	InUse    bool   `json:"in_use"`
-	Sealed   bool   `json:"sealed"`
-	Torn     int64  `json:"torn_bytes"`
-	Error    string `json:"error,omitempty"`
+	Dir      string       `json:"dir"`
+	Producer string       `json:"producer"`
+	Epoch    uint64       `json:"epoch"`
+	First    uint64       `json:"first"`
+	Last     uint64       `json:"last"`
+	Sent     uint64       `json:"sent"`
+	Backlog  uint64       `json:"backlog"`
+	Bytes    int64        `json:"bytes"`
+	InUse    bool         `json:"in_use"`
+	Unsure   string       `json:"in_use_unknown,omitempty"` // why
+	Sealed   bool         `json:"sealed"`
+	Torn     int64        `json:"torn_bytes"`
+	Missing  []spool.Span `json:"missing,omitempty"`
+	Error    string       `json:"error,omitempty"`
 }
 
 func shownOf(dir string, f audit.Folder, err error) shownSpool {
 	s := shownSpool{
 		Dir: dir, Producer: f.Producer, Epoch: f.Epoch, First: f.First, Last: f.Last, Sent: f.Sent,
 		Backlog: f.Backlog(), Bytes: f.Bytes, InUse: f.InUse, Sealed: f.Sealed, Torn: f.Torn,
+		Unsure: text(f.Unsure), Missing: f.Missing,
 	}
 	switch {
 	case err != nil:
@@ -165,11 +170,20 @@ func shownOf(dir string, f audit.Folder, err error) shownSpool {
 	return s
 }
 
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
 // state is what a person wants to know first.
 func (s shownSpool) state() string {
 	switch {
 	case s.InUse:
 		return "in use"
+	case s.Unsure != "":
+		return "unsure"
 	case s.Sealed && s.Backlog == 0:
 		return "done"
 	case s.Sealed:
@@ -188,7 +202,7 @@ func (p Process) showSpools(o *spoolOptions, get func(dir string) (audit.Folder,
 	shown := []shownSpool{}
 	for _, dir := range o.dirs {
 		f, err := get(dir)
-		if err != nil {
+		if err != nil || len(f.Missing) > 0 {
 			code = ExitError
 		}
 		shown = append(shown, shownOf(dir, f, err))
@@ -203,11 +217,22 @@ func (p Process) showSpools(o *spoolOptions, get func(dir string) (audit.Folder,
 		if s.Epoch != 0 || s.Error == "" {
 			fmt.Fprintf(p.Stdout, "%-6s  %s  producer %s  epoch %d  seq %d to %d  %d not sent  %d bytes\n", s.state(), s.Dir, or(s.Producer, "unknown"), s.Epoch, s.First, s.Last, s.Backlog, s.Bytes)
 		}
+		printMissing(p.Stdout, s.Missing, s.Unsure)
 		if s.Error != "" {
 			fmt.Fprintf(p.Stderr, "tierlock spool: %s: %s\n", s.Dir, s.Error)
 		}
 	}
 	return code
+}
+
+// printMissing tells what a folder has not and what cannot be told of it.
+func printMissing(w io.Writer, missing []spool.Span, unsure string) {
+	for _, m := range missing {
+		fmt.Fprintf(w, "  seq %d to %d lost: no segment has them, nor has Kafka\n", m.From, m.To)
+	}
+	if unsure != "" {
+		fmt.Fprintf(w, "  whether a process has it open cannot be told: %s\n", unsure)
+	}
 }
 
 func (p Process) spoolDump(ctx context.Context, o *spoolOptions) int {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/tierlock/tierlock/audit"
 	"github.com/tierlock/tierlock/audit/spool"
@@ -13,9 +14,11 @@ import (
 type checkedSpool struct {
 	Dir      string           `json:"dir"`
 	InUse    bool             `json:"in_use"`
+	Unsure   string           `json:"in_use_unknown,omitempty"` // why
 	Segments []checkedSegment `json:"segments"`
 	Torn     int64            `json:"torn_bytes"`
-	Cursor   string           `json:"cursor,omitempty"` // why it cannot be read
+	Missing  []spool.Span     `json:"missing,omitempty"` // no segment has them, nor has Kafka
+	Cursor   string           `json:"cursor,omitempty"`  // why it cannot be read
 	Damaged  bool             `json:"damaged"`
 	Repaired []spool.Mended   `json:"repaired,omitempty"`
 	Error    string           `json:"error,omitempty"`
@@ -27,7 +30,9 @@ type checkedSegment struct {
 	Bytes   int64        `json:"bytes"`
 	Bad     int64        `json:"bad_bytes"`
 	Header  bool         `json:"header_damaged"`
+	Cut     bool         `json:"cut"` // shorter than its header
 	Lost    []spool.Span `json:"lost"`
+	Mended  bool         `json:"mended"` // by a repair: what is lost was told then
 }
 
 func (p Process) spoolCheck(_ context.Context, o *spoolOptions) int {
@@ -74,19 +79,24 @@ func checkSpool(dir string, repair bool) checkedSpool {
 	if err != nil {
 		return fail(err)
 	}
-	c.InUse = info.InUse
+	c.InUse, c.Unsure, c.Missing = info.InUse, text(info.Unsure), info.Missing
 	if !c.InUse { // what looks torn is being written
 		c.Torn = info.Torn
 	}
 	if info.Cursor != nil {
 		c.Cursor = info.Cursor.Error()
 	}
-	c.Damaged = c.Torn > 0 || c.Cursor != ""
+	c.Damaged = c.Torn > 0 || c.Cursor != "" || len(c.Missing) > 0
 	for _, s := range segments {
-		c.Damaged = c.Damaged || s.Bad > 0 || s.Header
-		c.Segments = append(c.Segments, checkedSegment{s.Name, s.Records, s.Bytes, s.Bad, s.Header, append([]spool.Span{}, s.Lost...)})
+		c.Damaged = c.Damaged || s.Bad > 0 || s.Header || s.Cut || !s.Mended && losesAbove(s.Lost, info.Sent)
+		c.Segments = append(c.Segments, checkedSegment{s.Name, s.Records, s.Bytes, s.Bad, s.Header, s.Cut, append([]spool.Span{}, s.Lost...), s.Mended})
 	}
 	return c
+}
+
+// losesAbove tells whether any of lost is not safe in Kafka.
+func losesAbove(lost []spool.Span, sent uint64) bool {
+	return slices.ContainsFunc(lost, func(l spool.Span) bool { return l.To > sent })
 }
 
 func (c checkedSpool) print(p Process) {
@@ -106,10 +116,14 @@ func (c checkedSpool) print(p Process) {
 		if s.Bad > 0 || s.Header {
 			fmt.Fprintf(p.Stdout, "  %s: %d bad bytes, header damaged: %v\n", s.Name, s.Bad, s.Header)
 		}
+		if s.Cut {
+			fmt.Fprintf(p.Stdout, "  %s: cut to %d bytes, less than its header: what it held, if anything, is lost\n", s.Name, s.Bytes)
+		}
 		for _, l := range s.Lost {
 			fmt.Fprintf(p.Stdout, "  %s: seq %d to %d lost\n", s.Name, l.From, l.To)
 		}
 	}
+	printMissing(p.Stdout, c.Missing, c.Unsure)
 	if c.Torn > 0 {
 		fmt.Fprintf(p.Stdout, "  %d torn bytes at the end\n", c.Torn)
 	}

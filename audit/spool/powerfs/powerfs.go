@@ -235,6 +235,9 @@ func (d *FS) Open(name string) (spool.File, error) {
 	return &file{d: d, f: f, boot: d.boot}, nil
 }
 
+// View implements [spool.FS].
+func (d *FS) View(name string) (spool.File, error) { return d.Open(name) }
+
 // Rename implements [spool.FS].
 func (d *FS) Rename(from, to string) error {
 	d.mu.Lock()
@@ -307,6 +310,14 @@ func (d *FS) Lock(dir string) (io.Closer, error) {
 	}
 	d.locks[dir] = d.boot
 	return unlock{d, dir, d.boot}, nil
+}
+
+// Held implements [spool.FS].
+func (d *FS) Held(dir string) (bool, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_, taken := d.locks[dir]
+	return taken, nil
 }
 
 type unlock struct {
