@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
-	"strings"
 	"time"
 
 	"github.com/tierlock/tierlock"
@@ -32,18 +30,6 @@ func (p Process) explainFlags() *explainFlags {
 	return f
 }
 
-// explainURL completes what a person types: 127.0.0.1:7071 is http://127.0.0.1:7071/explain.
-func explainURL(typed string) string {
-	if !strings.Contains(typed, "://") {
-		typed = "http://" + typed
-	}
-	if u, err := url.Parse(typed); err == nil && (u.Path == "" || u.Path == "/") {
-		u.Path = "/explain"
-		return u.String()
-	}
-	return typed
-}
-
 // Explain asks a running daemon what a new request for a key would meet, and why.
 func (p Process) Explain(ctx context.Context, args []string) int {
 	f := p.explainFlags()
@@ -59,7 +45,7 @@ func (p Process) Explain(ctx context.Context, args []string) int {
 	}
 	ctx, cancel := context.WithTimeout(ctx, explainTimeout)
 	defer cancel()
-	text, err := askToExplain(ctx, explainURL(f.admin), key)
+	text, err := askToExplain(ctx, pageURL(f.admin, "/explain"), key)
 	if err != nil {
 		return p.fail(*f.format, unreached(err, "--admin takes its listen.admin"))
 	}

@@ -25,13 +25,14 @@ func (p Process) healthFlags() (fs *flag.FlagSet, format *string) {
 	return fs, output(fs)
 }
 
-// healthURL completes what a person types: 127.0.0.1:7071 is http://127.0.0.1:7071/healthz.
-func healthURL(typed string) string {
+// pageURL completes what a person types: 127.0.0.1:7071 is http://127.0.0.1:7071/healthz where
+// that is the page.
+func pageURL(typed, page string) string {
 	if !strings.Contains(typed, "://") {
 		typed = "http://" + typed
 	}
 	if u, err := url.Parse(typed); err == nil && (u.Path == "" || u.Path == "/") {
-		u.Path = "/healthz"
+		u.Path = page
 		return u.String()
 	}
 	return typed
@@ -43,7 +44,7 @@ func (p Process) Health(ctx context.Context, args []string) int {
 	if code, ok := p.parse(fs, args, 1); !ok {
 		return code
 	}
-	page := healthURL(or(fs.Arg(0), defaultAdmin))
+	page := pageURL(or(fs.Arg(0), defaultAdmin), "/healthz")
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
 	text, err := get(ctx, page)

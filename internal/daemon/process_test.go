@@ -158,7 +158,7 @@ func TestHealthCompletesWhatIsTyped(t *testing.T) {
 		"http://127.0.0.1:7071/healthz": "http://127.0.0.1:7071/healthz",
 		"[::1]:7071":                    "http://[::1]:7071/healthz",
 	} {
-		if got := healthURL(typed); got != want {
+		if got := pageURL(typed, "/healthz"); got != want {
 			t.Errorf("%s: %s, want %s", typed, got, want)
 		}
 	}

@@ -65,7 +65,7 @@ func askInstance(ctx context.Context, addr string) instance {
 	i := instance{Admin: addr}
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
-	text, err := get(ctx, healthURL(addr))
+	text, err := get(ctx, pageURL(addr, "/healthz"))
 	var h struct {
 		api.Health
 		Details health `json:"details"`
