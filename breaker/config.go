@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// probeLimit is how long one probe may take; the same second after which a store that
-	// answers none counts as down.
+	// probeLimit is how long one probe may take. One that takes longer is not answered, however
+	// long the silence may be.
 	probeLimit = time.Second
 	// slowWindow is how far back timeouts count towards a slow store.
 	slowWindow = time.Second
@@ -48,8 +48,11 @@ type Config struct {
 	// Attempt is the shortest attempt of the chains that share the sensor; default
 	// 200 ms. A target too slow for one of them is slow for all.
 	Attempt time.Duration
-	// Failures in a row that open the breaker; default 5.
+	// Failures in a row that open the breaker; default 5. [Sensor.Tolerate] changes it.
 	Failures int
+	// Silence is for how long probes must go unanswered before a timeout counts as a failure;
+	// default 1 s. [Sensor.Tolerate] changes it.
+	Silence time.Duration
 	// Open is how long the breaker stays open when no probe ends it; default 2 s.
 	Open time.Duration
 	// Probe asks the target for a sign of life beside the traffic and returns by its
@@ -78,6 +81,7 @@ func (c Config) withDefaults() Config {
 	or(&c.Reserved, .25)
 	or(&c.Attempt, 200*time.Millisecond)
 	or(&c.Failures, 5)
+	or(&c.Silence, time.Second)
 	or(&c.Open, 2*time.Second)
 	or(&c.ProbeEvery, 500*time.Millisecond)
 	or(&c.ProbeFirst, 100*time.Millisecond)
@@ -113,6 +117,7 @@ func (c *Config) validate() error {
 	check(c.Reserved < 1 && !math.IsNaN(c.Reserved), "reserved", c.Reserved, "want a share below 1")
 	check(c.Attempt > 0, "attempt", c.Attempt, "want a time above 0, or 0 for the default")
 	check(c.Failures > 0, "failures", c.Failures, "want a count above 0, or 0 for the default")
+	check(c.Silence > 0, "silence", c.Silence, "want a time above 0, or 0 for the default")
 	check(c.Open > 0, "open", c.Open, "want a time above 0, or 0 for the default")
 	check(c.ProbeEvery > 0, "probe_every", c.ProbeEvery, "want a time above 0, or 0 for the default")
 	check(c.ProbeFirst > 0, "probe_first", c.ProbeFirst, "want a time above 0, or 0 for the default")

@@ -12,7 +12,7 @@ import (
 )
 
 func TestNewReportsEveryFaultAtOnce(t *testing.T) {
-	_, err := breaker.New(breaker.Config{Wire: -1, Reserved: 1, Attempt: -1, Failures: -1, Open: -1, ProbeEvery: -1, ProbeFirst: -1})
+	_, err := breaker.New(breaker.Config{Wire: -1, Reserved: 1, Attempt: -1, Failures: -1, Silence: -1, Open: -1, ProbeEvery: -1, ProbeFirst: -1})
 	if !errors.Is(err, tierlock.ErrInvalid) {
 		t.Fatal(err)
 	}
@@ -24,7 +24,7 @@ func TestNewReportsEveryFaultAtOnce(t *testing.T) {
 		}
 		fields = append(fields, inv.Field)
 	}
-	if want := []string{"wire", "reserved", "attempt", "failures", "open", "probe_every", "probe_first"}; !slices.Equal(fields, want) {
+	if want := []string{"wire", "reserved", "attempt", "failures", "silence", "open", "probe_every", "probe_first"}; !slices.Equal(fields, want) {
 		t.Errorf("faults %v, want %v", fields, want)
 	}
 	if _, err := breaker.New(breaker.Config{Reserved: math.NaN()}); !errors.Is(err, tierlock.ErrInvalid) {

@@ -79,7 +79,7 @@ func (s *Sensor) judgeLocked(t *ticket, err error) (fault bool) {
 	}
 	now := time.Now()
 	k := kindOf(err)
-	if k == timeout && s.health.unanswered(now) >= probeLimit {
+	if k == timeout && s.health.unanswered(now) >= s.silence {
 		k = failure
 	}
 	if k <= foreign {

@@ -72,8 +72,8 @@ func (s *Sensor) watchLocked(t *ticket, done func(error), deadline time.Time) {
 //     the breaker; down is certain at the first.
 //   - attempt_timeout: towards a slow store, if the operation was on the wire for nine
 //     tenths of [Config.Attempt]; a shorter one only starts probing, and so does one that
-//     went out into an outage which is over. Towards the breaker once probes have gone unanswered for a second, and when it was the trial of a
-//     half-open breaker.
+//     went out into an outage which is over. Towards the breaker once probes have gone unanswered for
+//     [Config.Silence], and when it was the trial of a half-open breaker.
 //   - saturated: that this process has no connection free, which occupancy tells better.
 //     Only a trial fails by it.
 //   - canceled, wrong_type: nothing.

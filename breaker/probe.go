@@ -185,10 +185,11 @@ func (s *Sensor) probedLocked(start, now time.Time, err error) {
 
 // wellLocked notes a probe that was answered after took. It puts a fresh breaker in place
 // and wipes what had failed, but the timeouts only where it ends an outage: a slow store
-// answers its probes, too.
+// answers its probes, too. A second without an answer was one at any rate: for a chain that
+// bears with more of it the store was slow, and is not now.
 func (s *Sensor) wellLocked(now time.Time, took time.Duration) {
 	h := &s.health
-	if h.refused || h.probeFailed || !s.fuse.closed() || h.unanswered(now) >= probeLimit {
+	if h.refused || h.probeFailed || !s.fuse.closed() || h.unanswered(now) >= min(s.silence, probeLimit) {
 		h.back, h.timeouts = now, recent{}
 	}
 	if !s.fuse.clean() {

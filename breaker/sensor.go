@@ -53,7 +53,8 @@ type Sensor struct {
 	wire    wire
 	fuse    fuse
 	health  health
-	trickle time.Time // when the next trickle may pass
+	silence time.Duration // Config.Silence, or what Tolerate said since
+	trickle time.Time     // when the next trickle may pass
 	idle    []*ticket
 	closed  bool
 }
@@ -70,6 +71,8 @@ func New(cfg Config) (*Sensor, error) {
 		wake: make(chan struct{}, 1),
 		quit: make(chan struct{}),
 		wire: newWire(cfg.Wire, cfg.Reserved),
+
+		silence: cfg.Silence,
 	}
 	s.fuse.init(cfg)
 	return s, nil
@@ -181,6 +184,14 @@ func (s *Sensor) Count(ask Ask) Pass {
 	t := s.ticketLocked(ask.Tally)
 	t.start, t.weak, t.era = now, !ask.Strong, s.fuse.era
 	return Pass{s, t, t.turn}
+}
+
+// Tolerate changes Config.Failures and Config.Silence, both above 0, from the next fault on. A
+// breaker that is open stays so.
+func (s *Sensor) Tolerate(failures int, silence time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fuse.limit, s.silence = failures, silence
 }
 
 // Limit is how many operations may be out at once.

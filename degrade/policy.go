@@ -55,7 +55,8 @@ type Policy struct {
 	FastProbes int `yaml:"fast_probes"`
 
 	// Failures is how many connections in a row must break for the store to count as
-	// down; default 5. A refused connection needs no second one.
+	// down; default 5. A refused connection needs no second one, and neither does a failed
+	// probe, of which there is one right after the first broken connection.
 	Failures int `yaml:"down_failures"`
 	// ProbeLost is how long probes must go unanswered for the same; default 1 s.
 	ProbeLost time.Duration `yaml:"probe_lost"`

@@ -82,6 +82,9 @@ func (g *Gateway) putInForce(d switchcfg.Document, now time.Time) (changed []*Ch
 			changed = append(changed, c)
 		}
 	}
+	for _, s := range g.stores {
+		s.tolerate()
+	}
 	slices.Sort(amended)
 	return changed, amended, nil
 }

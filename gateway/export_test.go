@@ -21,3 +21,6 @@ func (g *Gateway) WatchdogLooks() time.Time {
 	defer g.watchdog.mu.Unlock()
 	return g.watchdog.next
 }
+
+// Amendable are the fields of a policy that a switch document may change.
+var Amendable = amendable

@@ -80,6 +80,7 @@ func (s *store) newSensor(t *target) *breaker.Sensor {
 	cfg := breaker.Config{
 		Name: s.name, Wire: s.traits.Wire, Attempt: s.attempt, Changed: t.changed, Logger: s.gw.log,
 	}
+	cfg.Failures, cfg.Silence = s.tolerance()
 	if t.name != "" {
 		cfg.Name += "/" + t.name
 	}
@@ -97,6 +98,29 @@ func (s *store) newSensor(t *target) *breaker.Sensor {
 		panic("gateway: " + err.Error()) // every field was checked by New
 	}
 	return sensor
+}
+
+// tolerance is what the most patient of the chains on s bears with. Its breaker refuses all of
+// them, so it waits for that one; the machines of the others have stepped down before.
+func (s *store) tolerance() (failures int, silence time.Duration) {
+	for _, c := range s.gw.chains {
+		if c.store == s {
+			p := &c.current.Load().Ladder
+			failures, silence = max(failures, p.Failures), max(silence, p.ProbeLost)
+		}
+	}
+	return failures, silence
+}
+
+// tolerate tells every sensor the policies in force. One that is being made meanwhile was made
+// under mu, and either has read them or is among the targets now.
+func (s *store) tolerate() {
+	failures, silence := s.tolerance()
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for _, t := range s.targets {
+		t.sensor.Tolerate(failures, silence)
+	}
 }
 
 // changed is called after every fault and every probe, on the goroutine that met it: the
