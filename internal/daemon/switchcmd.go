@@ -86,8 +86,8 @@ func (p Process) switchFlags() *switchFlags {
 	f.fs.BoolVar(&f.foreign, "foreign", false, "allow chains that this configuration does not have (set)")
 	f.fs.StringVar(&f.canary, "canary", "", "`who` gets it first: instances by name, or a share as 10%, with commas (set, extend, policy)")
 	f.fs.StringVar(&f.sign, "sign", "", "PEM `file` of the Ed25519 private key to sign with")
-	f.fs.BoolVar(&f.discard, "discard", false, "begin with an empty document where the published one is not signed as it must be")
-	f.fs.StringVar(&f.ask, "ask", "", "`addresses` of instances' admin pages, with commas; default listen.admin (get)")
+	f.fs.BoolVar(&f.discard, "discard", false, "begin with an empty document where the published one cannot be read, or is not signed as it must be")
+	f.fs.StringVar(&f.ask, "ask", "", "`addresses` of instances' admin pages, with commas; default listen.admin (get, and before a version is published)")
 	f.fs.StringVar(&f.confirm, "confirm", "", "`word` that would be asked for: yes, or "+allWeak)
 	f.format = output(f.fs)
 	return f

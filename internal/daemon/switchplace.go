@@ -77,6 +77,14 @@ func current(ctx context.Context, place switchctl.Place, now time.Time) (text []
 	if text, err = place.Fetch(ctx); err != nil {
 		return nil, d, err
 	}
-	d, err = switchctl.Current(text, now)
-	return text, d, err
+	if d, err = switchctl.Current(text, now); err != nil {
+		return text, d, &unreadableError{err}
+	}
+	return text, d, nil
 }
+
+// unreadableError is of a document that is there and is none.
+type unreadableError struct{ err error }
+
+func (e *unreadableError) Error() string { return oneLine(e.err) }
+func (e *unreadableError) Unwrap() error { return e.err }

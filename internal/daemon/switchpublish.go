@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/ed25519"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -31,20 +30,17 @@ func (p Process) publish(ctx context.Context, f *switchFlags, cfg Config, place 
 	if err != nil {
 		return err
 	}
-	was, d, err := current(ctx, place, now)
+	g, err := p.ground(ctx, f, place, pen, now)
 	if err != nil {
 		return err
 	}
-	if err := pen.check(d); err != nil {
-		if inv, ok := errors.AsType[*tierlock.InvalidError](err); ok && !f.discard {
-			return tierlock.Invalid("published signature", inv.Value, inv.Rule+": look at it, and say --discard to begin with an empty document")
-		}
-		d = switchcfg.Document{Version: d.Version}
-	}
+	d := g.document
+	newest := max(d.Version, p.newest(ctx, f, cfg, place, g.unsure()))
 	is, err := next(d)
 	if err != nil {
 		return err
 	}
+	is.Version = newest + 1
 	if is.Canary, err = readCanary(f.canary); err != nil {
 		return err
 	}
@@ -52,12 +48,17 @@ func (p Process) publish(ctx context.Context, f *switchFlags, cfg Config, place 
 		return err
 	}
 	out := published{Version: is.Version, Was: d.Version, Changes: switchctl.Changes(d, is)}
-	if len(out.Changes) == 0 && d.Version > 0 {
+	if len(out.Changes) == 0 && !g.unsure() && newest == d.Version {
 		out.Version = d.Version
 		return p.told(f, out, "nothing would change: version %d stays\n", d.Version)
 	}
-	if len(out.Changes) == 0 { // without any document instances have an alarm
+	switch {
+	case g.discarded:
+		fmt.Fprintln(p.Stderr, "- all that is published\n+ a document that holds nothing but what follows")
+	case len(out.Changes) == 0 && d.Version == 0: // without any document instances have an alarm
 		fmt.Fprintln(p.Stderr, "+ a first document that orders nothing")
+	case newest > d.Version:
+		fmt.Fprintf(p.Stderr, "- version %d, which is older than %d\n+ what it says, as version %d\n", d.Version, newest, is.Version)
 	}
 	for _, c := range out.Changes {
 		fmt.Fprintln(p.Stderr, strings.Join(c.Lines(now), "\n"))
@@ -74,7 +75,7 @@ func (p Process) publish(ctx context.Context, f *switchFlags, cfg Config, place 
 	}
 	within, cancel := context.WithTimeout(ctx, switchTimeout)
 	defer cancel()
-	if err := place.Publish(within, was, append(text, '\n')); err != nil {
+	if err := place.Publish(within, g.text, append(text, '\n')); err != nil {
 		return err
 	}
 	out.Published = true

@@ -2,7 +2,6 @@ package switchctl
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"strings"
 	"time"
@@ -25,7 +24,7 @@ func Current(text []byte, now time.Time) (switchcfg.Document, error) {
 	}
 	d, err := switchcfg.Parse(text)
 	if err != nil {
-		return switchcfg.Document{}, fmt.Errorf("what is published cannot be read: %w", err)
+		return switchcfg.Document{}, err
 	}
 	live, _ := d.Live(now)
 	return live, nil
