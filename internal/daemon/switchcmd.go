@@ -130,7 +130,9 @@ func (p Process) Switch(ctx context.Context, args []string) int {
 		return p.fail(*f.format, err)
 	}
 	defer end()
-	if err := run(ctx, f, cfg, place); err != nil {
+	if err := run(ctx, f, cfg, place); errors.Is(err, errTold) {
+		return ExitError
+	} else if err != nil {
 		return p.fail(*f.format, err)
 	}
 	return ExitOK

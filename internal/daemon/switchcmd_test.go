@@ -139,7 +139,7 @@ func TestSwitchExtendGetAndHistory(t *testing.T) {
 	if left := time.Until(published1(t, document).Chains["coupon"].Until); left < 29*time.Minute || left > 30*time.Minute {
 		t.Errorf("%v left, want 30 minutes", left)
 	}
-	if code, stdout, _ := sw(t, "", "get", "-c", config); code != ExitOK || !strings.Contains(stdout, "version 2\n  coupon: bypass until ") {
+	if code, stdout, _ := sw(t, "", "get", "-c", config, "--ask", nobody(t)); code != ExitError || !strings.Contains(stdout, "version 2\n  coupon: bypass until ") || !strings.Contains(stdout, "does not answer") {
 		t.Errorf("code %d, %s", code, stdout)
 	}
 	code, stdout, _ := sw(t, "", "history", "-c", config)
@@ -150,7 +150,7 @@ func TestSwitchExtendGetAndHistory(t *testing.T) {
 
 func TestSwitchGetTellsOfNoDocument(t *testing.T) {
 	config, _ := switched(t)
-	if code, stdout, _ := sw(t, "", "get", "-c", config); code != ExitOK || !strings.Contains(stdout, "version 0") || !strings.Contains(stdout, "nothing is ordered") {
+	if code, stdout, _ := sw(t, "", "get", "-c", config, "--ask", nobody(t)); code != ExitError || !strings.Contains(stdout, "version 0") || !strings.Contains(stdout, "nothing is ordered") {
 		t.Errorf("code %d, %s", code, stdout)
 	}
 }

@@ -1,12 +1,14 @@
 package daemon
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/tierlock/tierlock/internal/servers"
+	"github.com/tierlock/tierlock/switchcfg"
 )
 
 // ordering are the words of an order on coupon, for so long.
@@ -18,7 +20,9 @@ func ordering(config, last string) []string {
 // what is older.
 func TestAVersionIsNewerThanAnyThatWasSeen(t *testing.T) {
 	test := func(t *testing.T, d running, path string, remove func(history bool)) {
-		ask := func(last, where string) []string { return append([]string{"set", "--ask", where}, ordering(path, last)[1:]...) }
+		ask := func(last, where string) []string {
+			return append([]string{"set", "--ask", where}, ordering(path, last)[1:]...)
+		}
 		for _, c := range [][2]string{{"10m", "version 1 is published"}, {"20m", "version 2 is published"}} {
 			args, want := ask(c[0], d.AdminAddr()), c[1]
 			if code, stdout, stderr := sw(t, "", args...); code != ExitOK || !strings.Contains(stdout, want) || strings.Contains(stderr, "note") {
@@ -131,5 +135,43 @@ func TestDiscardRepairsWhatCannotBeBuiltOn(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestSwitchGetTellsOfInstancesWhateverTheSourceDoes asks a daemon whose document is away,
+// unreadable, and good again.
+func TestSwitchGetTellsOfInstancesWhateverTheSourceDoes(t *testing.T) {
+	redis, _ := inProcess(t)
+	c := config(t, t.TempDir(), redis, "")
+	document := c.Switch.File
+	if err := switchcfg.WriteFile(document, switchcfg.Document{Version: 1, Chains: map[string]switchcfg.Directive{}}); err != nil {
+		t.Fatal(err)
+	}
+	d := run(t, c)
+	until(t, "version 1 is in force", func() bool { return d.gw.AppliedVersion() == 1 })
+	instance := "instance " + c.producer() + " at " + d.AdminAddr() + " applies version 1"
+	path := switchedBy(t, "file: "+document)
+	get := func() (int, string) {
+		code, stdout, _ := sw(t, "", "get", "-c", path, "--ask", d.AdminAddr())
+		return code, stdout
+	}
+	if code, stdout := get(); code != ExitOK || !strings.Contains(stdout, instance) {
+		t.Errorf("code %d, %s", code, stdout)
+	}
+	if err := os.WriteFile(document, []byte("version: ["), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the instance has an alarm", func() bool { _, stdout := get(); return strings.Contains(stdout, "ALARM since ") })
+	if code, stdout := get(); code != ExitError || !strings.Contains(stdout, "no document: ") || !strings.Contains(stdout, instance) {
+		t.Errorf("unreadable: code %d, %s", code, stdout)
+	}
+	away := filepath.Join(t.TempDir(), "a-folder")
+	if err := os.Mkdir(away, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	code, stdout, _ := sw(t, "", "get", "-c", switchedBy(t, "file: "+away), "--ask", d.AdminAddr(), "--output", "json")
+	var told seen
+	if err := json.Unmarshal([]byte(stdout), &told); err != nil || code != ExitError || told.Error == "" || len(told.Instances) != 1 || told.Instances[0].Switch != 1 {
+		t.Errorf("away: code %d, %s, %v", code, stdout, err)
 	}
 }

@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -20,6 +21,7 @@ import (
 // seen is what get prints as JSON: what is published, and what instances make of it.
 type seen struct {
 	switchcfg.Document
+	Error     string     `json:"error,omitempty"` // why there is no document; the rest of it is empty
 	Instances []instance `json:"instances"`
 }
 
@@ -33,20 +35,42 @@ type instance struct {
 
 func (p Process) switchGet(ctx context.Context, f *switchFlags, cfg Config, place switchctl.Place) error {
 	now := time.Now()
+	var all []instance
+	var asking sync.WaitGroup
+	asking.Go(func() { all = askInstances(ctx, f.instances(cfg)) })
 	_, d, err := current(ctx, place, now)
+	asking.Wait()
+	told := seen{Document: d, Instances: all}
 	if err != nil {
-		return err
+		told.Error = oneLine(err)
 	}
-	all := askInstances(ctx, or(f.ask, or(cfg.Listen.Admin, defaultAdmin)))
 	if *f.format == "json" {
-		return json.NewEncoder(p.Stdout).Encode(seen{d, all})
+		if err := json.NewEncoder(p.Stdout).Encode(told); err != nil {
+			return err
+		}
+	} else {
+		p.show(told, now)
 	}
-	fmt.Fprintf(p.Stdout, "version %d\n", d.Version)
-	p.showOrders(d, now)
-	for _, i := range all {
-		fmt.Fprintln(p.Stdout, strings.Join(i.lines(), "\n"))
+	if told.Error != "" || slices.ContainsFunc(all, func(i instance) bool { return i.Error != "" || i.Alarm != nil }) {
+		return errTold
 	}
 	return nil
+}
+
+// errTold ends a command that has told already what is wrong.
+var errTold = errors.New("told")
+
+// show tells what is published, or why that is not known, and what instances make of it.
+func (p Process) show(told seen, now time.Time) {
+	if told.Error != "" {
+		fmt.Fprintf(p.Stdout, "no document: %s\n", told.Error)
+	} else {
+		fmt.Fprintf(p.Stdout, "version %d\n", told.Version)
+		p.showOrders(told.Document, now)
+	}
+	for _, i := range told.Instances {
+		fmt.Fprintln(p.Stdout, strings.Join(i.lines(), "\n"))
+	}
 }
 
 // askInstances asks the admin pages at addresses, with commas between, all at once.
