@@ -24,6 +24,11 @@ const (
 	answersLate    defect = "now and then an answer takes 300 ms"
 	checksAtWrite  defect = "the guard looks at writes only"
 	forgetsMark    defect = "now and then the guard forgets its mark"
+
+	// In real runs only.
+	countsFromTold defect = "V counts from the answer, and answers are slow"
+	retriesFresh   defect = "a lost reply is asked for again under a fresh id"
+	releasesOthers defect = "who is refused gives back under the holder's id"
 )
 
 const (

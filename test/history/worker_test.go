@@ -240,6 +240,11 @@ func (w *worker) increment(ctx context.Context, id string, op Op, g tierlock.Gra
 	op.ID, op.Kind, op.Value, op.Call, op.Return, op.Outcome = 0, Write, read+1, w.clock.now(), 0, ""
 	w.say(&op) // its process may be killed under it
 	err = w.within(func(tx *sql.Tx) error {
+		if w.Defect == forgetsMark {
+			if _, err := tx.Exec(`DELETE FROM tierlock_fence`); err != nil {
+				return err
+			}
+		}
 		if err := guard.Enter(context.Background(), tx, w.Dialect, g.Key, g.Token); err != nil {
 			return err
 		}
