@@ -31,7 +31,7 @@ fmt: ## format every file the way the linters want it
 
 soak: servers flink trace ## the long ones: many rounds, minutes of faults on a real Redis, Flink, a month of trace
 	TIERLOCK_SERVERS=real TIERLOCK_SOAK=1 $(GO) test -race -timeout 60m -run Soak $(PKGS)
-	cd test && TIERLOCK_SERVERS=real TIERLOCK_SOAK=1 $(GO) test -race -timeout 60m -run 'Soak|TestFaults' ./...
+	cd test && TIERLOCK_SERVERS=real TIERLOCK_SOAK=1 $(GO) test -race -timeout 60m -run 'Soak|TestFaults|TestNoOrphansOfThousandsWhoGaveUp|TestThousandsOfHeldLocksAreRenewed' ./...
 
 bench: ## lock and unlock beside other libraries, on one real Redis
 	cd bench && $(GO) run . locks

@@ -56,6 +56,9 @@ type keyVectors struct {
 
 func TestKeyVectors(t *testing.T) {
 	v := vectors[keyVectors](t, "keys.json")
+	if len(v.Valid) == 0 || len(v.Invalid) == 0 {
+		t.Fatalf("%d valid keys and %d invalid ones prove nothing", len(v.Valid), len(v.Invalid))
+	}
 	for _, c := range v.Valid {
 		key, err := tierlock.ParseKey(c.Key)
 		if err != nil {
