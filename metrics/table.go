@@ -85,6 +85,7 @@ const (
 	reconcileFindings  = "tierlock_reconcile_findings"
 	reconcileRepairs   = "tierlock_reconcile_repairs_total"
 	reconcileWaiting   = "tierlock_reconcile_waiting_findings"
+	reconcilePending   = "tierlock_reconcile_pending_approvals"
 	reconcileOpen      = "tierlock_reconcile_open_holds"
 	reconcileMark      = "tierlock_reconcile_watermark_timestamp_seconds"
 
@@ -160,6 +161,7 @@ func Table() []Metric {
 		{reconcileFindings, Gauge, "Findings of the job that stand: overlaps by certainty, and gaps in the events.", []string{"certainty"}, nil},
 		{reconcileRepairs, Counter, "Repairs by result: applied or failed.", []string{"result"}, nil},
 		{reconcileWaiting, Gauge, "Findings whose check or repair is due.", nil, nil},
+		{reconcilePending, Gauge, "Repairs that wait for people's approval, of the whole table: every member tells the same.", nil, nil},
 		{reconcileOpen, Gauge, "Holds that are not judged yet.", nil, nil},
 		{reconcileMark, Gauge, "Unix time up to which all holds are judged; 0 before the first.", nil, nil},
 

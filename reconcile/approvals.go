@@ -113,6 +113,12 @@ type Approvals interface {
 	Settle(ctx context.Context, repairKey string, result Result) error
 }
 
+// Pender is an [Approvals] that can count the requests that wait for people, so that
+// [Stats].Pending tells them.
+type Pender interface {
+	Pending(ctx context.Context, now time.Time) (n int, err error)
+}
+
 // Name reads a person's name: without regard to case and to blanks around it, so that one
 // person is not two.
 func Name(field, text string) (string, error) {

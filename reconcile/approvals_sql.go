@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -190,12 +191,24 @@ func (t *ApprovalsTable) Settle(ctx context.Context, repairKey string, result Re
 	return err
 }
 
+// answered is where people have said no, or as many yes as are wanted and count still.
+const answered = `rejected_us > 0 OR first_us + valid_us > ? AND second_us + valid_us > ?
+  OR approvers = 1 AND (first_us + valid_us > ? OR second_us + valid_us > ?)`
+
 // Decided implements [Approvals].
 func (t *ApprovalsTable) Decided(ctx context.Context, now time.Time, most int) ([]Approval, error) {
 	us := now.UnixMicro()
-	return t.list(ctx, `WHERE done_us = 0 AND (rejected_us > 0 OR first_us + valid_us > ? AND second_us + valid_us > ?
-  OR approvers = 1 AND (first_us + valid_us > ? OR second_us + valid_us > ?))
-ORDER BY asked_us, repair_key LIMIT ?`, us, us, us, us, most)
+	return t.list(ctx, `WHERE done_us = 0 AND (`+answered+`) ORDER BY asked_us, repair_key LIMIT ?`, us, us, us, us, most)
+}
+
+// Pending implements [Pender].
+func (t *ApprovalsTable) Pending(ctx context.Context, now time.Time) (n int, err error) {
+	us := now.UnixMicro()
+	query := t.d.bind(`SELECT count(*) FROM tierlock_approvals WHERE done_us = 0 AND NOT (` + answered + `)`)
+	if err := t.db.QueryRowContext(ctx, query, us, us, us, us).Scan(&n); err != nil {
+		return 0, fmt.Errorf("reconcile: count approvals: %w", err)
+	}
+	return n, nil
 }
 
 // Rounds are all rounds of one repair's key, the last one last.
@@ -253,6 +266,9 @@ func (t *ApprovalsTable) list(ctx context.Context, where string, args ...any) ([
 	rows, err := t.db.QueryContext(ctx, t.d.bind(`SELECT repair_key, round, partition_no, action, amount, approvers, valid_us, asked_by, asked_us,
   first_by, first_us, second_by, second_us, rejected_by, rejected_us, reason, result, done_us, document
 FROM tierlock_approvals `+where), args...)
+	if err = absent(err); errors.Is(err, ErrNoTables) {
+		return nil, err
+	}
 	if err != nil {
 		return nil, fmt.Errorf("reconcile: read approvals: %w", err)
 	}

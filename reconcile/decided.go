@@ -24,6 +24,11 @@ func (j *Job) decisions(ctx context.Context, now time.Time, complete bool) {
 		return
 	}
 	j.decidedAt = now
+	if pender, counts := j.cfg.Approvals.(Pender); counts {
+		if n, err := pender.Pending(ctx, now); err == nil { // else the next question says what is wrong
+			j.count(func(b *books) { b.stats.Pending = n })
+		}
+	}
 	decided, err := j.cfg.Approvals.Decided(ctx, now, mostDecided)
 	if err != nil {
 		j.cfg.Logger.WarnContext(ctx, "approvals not read, trying again", "error", err)

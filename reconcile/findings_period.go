@@ -33,6 +33,9 @@ func (t *FindingsTable) Repaired(ctx context.Context, key string) (wrong int64, 
 func (t *FindingsTable) each(ctx context.Context, do func(Finding) error, where string, args ...any) error {
 	query := t.d.bind(`SELECT state, document FROM tierlock_findings ` + where + ` ORDER BY from_us, id`)
 	rows, err := t.db.QueryContext(ctx, query, args...)
+	if err = absent(err); errors.Is(err, ErrNoTables) {
+		return err
+	}
 	if err != nil {
 		return fmt.Errorf("reconcile: list findings: %w", err)
 	}

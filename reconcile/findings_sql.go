@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -56,6 +57,20 @@ func tablesThere(ctx context.Context, db *sql.DB) bool {
 		}
 	}
 	return true
+}
+
+// ErrNoTables says that the tables of [Schema] are not in the database, or not where its
+// user's search_path looks: the job has not run there yet, or runs elsewhere.
+var ErrNoTables = errors.New("reconcile: its tables are not there: run tierlock reconcile once as a user who may create them (without --apply it repairs nothing), " +
+	"or execute what reconcile.Schema returns; and see that search_path is that of the job")
+
+// absent makes [ErrNoTables] of what PostgreSQL says of a relation that is not there.
+func absent(err error) error {
+	var coded interface{ SQLState() string }
+	if errors.As(err, &coded) && coded.SQLState() == "42P01" {
+		return fmt.Errorf("%w (%w)", ErrNoTables, err)
+	}
+	return err
 }
 
 const insertFinding = `INSERT INTO tierlock_findings

@@ -58,6 +58,7 @@ type Stats struct {
 	Repaired   int       `json:"repaired"`           // repairs applied by this job
 	Failed     int       `json:"failed"`             // checks and repairs that failed
 	Waiting    int       `json:"waiting"`            // findings whose check or repair is due
+	Pending    int       `json:"pending"`            // repairs that wait for people's yes, of all members; with Apply and a [Pender]
 	Partitions int       `json:"partitions"`         // assigned now
 	OpenHolds  int       `json:"open_holds"`         // not yet judged
 	Stopped    bool      `json:"stopped"`            // repairs stopped: Caps.FailureRatio or Caps.Total

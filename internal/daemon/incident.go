@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -63,12 +64,18 @@ func (c *Config) openFindings(log *slog.Logger) (r *Reconciler, hooks map[string
 	return r, hooks, err
 }
 
-// store is where findings are kept: the table, made where no job has run yet, or nil.
+// store is where findings are kept, or nil: also where no job has run yet, and nothing is
+// stored. It makes nothing: to look at a period needs no right but to read.
 func (r *Reconciler) store(ctx context.Context) (incident.Store, error) {
 	if r.table == nil {
 		return nil, nil
 	}
-	return r.table, r.table.Create(ctx)
+	_, _, err := r.table.Find(ctx, "")
+	if errors.Is(err, reconcile.ErrNoTables) {
+		r.log.WarnContext(ctx, "nothing is stored, as far as this database tells", slog.Any("reason", err))
+		return nil, nil
+	}
+	return r.table, err
 }
 
 // longest is how long a hold of any chain may last.

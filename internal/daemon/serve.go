@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"strings"
 
 	"github.com/tierlock/tierlock"
 )
@@ -92,7 +93,7 @@ func (p Process) fail(format string, err error) int {
 	body := struct {
 		Error  string  `json:"error"`
 		Faults []fault `json:"faults,omitempty"`
-	}{Error: err.Error()}
+	}{Error: strings.TrimPrefix(err.Error(), "tierlock: ")} // which stands before it in text
 	code := ExitError
 	for _, e := range tierlock.Invalids(err) {
 		body.Error, code = "invalid", ExitUsage
@@ -102,7 +103,7 @@ func (p Process) fail(format string, err error) int {
 	case format == "json":
 		_ = json.NewEncoder(p.Stdout).Encode(body)
 	case code == ExitError:
-		fmt.Fprintf(p.Stderr, "tierlock: %v\n", err)
+		fmt.Fprintf(p.Stderr, "tierlock: %s\n", body.Error)
 	default:
 		fmt.Fprintf(p.Stderr, "tierlock: %d %s in the input\n", len(body.Faults), plural(len(body.Faults), "fault"))
 		for _, e := range body.Faults {
