@@ -19,6 +19,8 @@ type cursor struct {
 	Producer string   `json:"producer"` // whose prevs these are
 	Next     uint64   `json:"next"`     // first seq that may not be safe in the sink
 	Prev     []uint64 `json:"prev"`     // by partition: the last seq sent there; zero: none
+
+	Keys int `json:"keys,omitempty"` // over how many partitions keys were spread; zero: as many as Prev
 }
 
 const cursorName = "cursor"

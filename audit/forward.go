@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -24,7 +25,9 @@ type forwarder struct {
 
 	// Only the goroutine uses these.
 	cur    cursor // what is safe
-	n      int    // partitions; zero: not known yet
+	n      int    // partitions that keys are spread over; zero: not known yet
+	all    int    // partitions that markers go to: n, or more where some were added since
+	asked  time.Time
 	saved  time.Time
 	unsafe bool   // cur is ahead of the file
 	kept   []byte // the chunk's records: the reader's bytes are its own; no message points here
@@ -88,6 +91,7 @@ func (f *forwarder) run(ctx context.Context) {
 		case err != nil || !f.ask(ctx):
 			return
 		}
+		f.look(ctx)
 		next, ok := f.forward(ctx, chunk)
 		if !ok {
 			return
@@ -161,10 +165,10 @@ func (f *forwarder) ask(ctx context.Context) bool {
 	for try := 0; f.n == 0; try++ {
 		n, err := f.sink.Partitions(ctx)
 		if err == nil && n > 0 {
-			if len(f.cur.Prev) != 0 && len(f.cur.Prev) != n {
-				f.l.log.Warn("the number of partitions has changed, keys move", slog.Int("was", len(f.cur.Prev)), slog.Int("is", n))
+			if was := cmp.Or(f.cur.Keys, len(f.cur.Prev)); was != 0 && was != n {
+				f.l.log.Warn("the number of partitions has changed, keys move", slog.Int("was", was), slog.Int("is", n))
 			}
-			f.n = n
+			f.n, f.all, f.asked = n, n, time.Now()
 			return true
 		}
 		if ctx.Err() != nil {
@@ -174,6 +178,23 @@ func (f *forwarder) ask(ctx context.Context) bool {
 		f.pause(ctx, backoff(try))
 	}
 	return true
+}
+
+// lookEvery is after how many heartbeats the number of partitions is asked for again.
+const lookEvery = 10
+
+// look has markers go to partitions that were added while the log is open. Keys stay where
+// they are until the next Open: one that moved under its holder would have its events in two
+// partitions, which nobody reads in order. What cannot be asked now is asked later.
+func (f *forwarder) look(ctx context.Context) {
+	if time.Since(f.asked) < lookEvery*f.l.cfg.Heartbeat {
+		return
+	}
+	f.asked = time.Now()
+	if n, err := f.sink.Partitions(ctx); err == nil && n > f.all {
+		f.l.log.Warn("there are more partitions now, keys stay where they are until the next start", slog.Int("was", f.all), slog.Int("is", n))
+		f.all = n
+	}
 }
 
 // deliver sends until every message is safe; false: the log is closing.

@@ -9,7 +9,7 @@ import (
 
 // render makes messages of a chunk and moves next over it.
 func (f *forwarder) render(ctx context.Context, chunk []spool.Record, next *cursor) ([]Message, error) {
-	msgs := make([]Message, 0, len(chunk)+2*f.n)
+	msgs := make([]Message, 0, len(chunk)+2*f.all)
 	size := 0
 	for _, rec := range chunk {
 		size += len(rec.Data) + headerBytes
@@ -23,7 +23,8 @@ func (f *forwarder) render(ctx context.Context, chunk []spool.Record, next *curs
 		if producer != next.Producer {
 			*next = cursor{Producer: producer}
 		}
-		next.fit(f.n)
+		next.fit(f.all)
+		next.Keys = f.n
 		next.Next = rec.Seq + 1
 		y, err := parseBody(rec.Data)
 		if rec.Lost != 0 || err != nil {
@@ -39,7 +40,7 @@ func (f *forwarder) render(ctx context.Context, chunk []spool.Record, next *curs
 
 // place appends the record's message, or one per partition for a marker.
 func (f *forwarder) place(msgs []Message, room *arena, y *body, rec spool.Record, next *cursor) []Message {
-	first, end, key := 0, f.n, []byte(next.Producer)
+	first, end, key := 0, f.all, []byte(next.Producer)
 	if !y.kind.Marker() {
 		first = partitionOf(y.key, f.n)
 		end, key = first+1, room.add(func(b []byte) []byte { return append(b, y.key...) })

@@ -7,8 +7,8 @@ import (
 
 // Sink is where a [Log] forwards to. A Sink is used by one goroutine at a time.
 type Sink interface {
-	// Partitions is how many there are; a Log asks until it gets an answer, and then
-	// once per Open.
+	// Partitions is how many there are; a Log asks until it gets an answer, and then once in
+	// ten heartbeats: markers go to those that were added, keys move at the next Open.
 	Partitions(ctx context.Context) (int, error)
 	// Send returns one error per message: nil means that it is safe there. Messages of
 	// one partition must land in the order given; after an error none later of that
