@@ -58,7 +58,7 @@ func TestDashboardShowsWhatMatters(t *testing.T) {
 		shown[n] = true
 	}
 	for _, m := range Table() {
-		if !shown[m.Name] && m.Name != eventsWritten && m.Name != eventsFailed && m.Name != eventsDead && m.Name != spoolWritable {
+		if !shown[m.Name] && m.Name != eventsWritten && m.Name != eventsFailed && m.Name != eventsDead && m.Name != spoolWritable && m.Name != spoolDamaged && m.Name != spoolTorn {
 			t.Errorf("no panel shows %s", m.Name)
 		}
 	}

@@ -30,7 +30,7 @@ func (m *Metrics) Observe(gw *gateway.Gateway, log *audit.Log, job *reconcile.Jo
 	}
 	if log != nil {
 		all = append(all, newReader(func(r *reader) { r.log(log.Stats(), time.Now()) },
-			spoolRecords, spoolBytes, spoolQuota, spoolOldest, spoolWritable, spoolShed, spoolGaps,
+			spoolRecords, spoolBytes, spoolQuota, spoolOldest, spoolWritable, spoolShed, spoolGaps, spoolDamaged, spoolTorn,
 			eventsWritten, eventsSent, eventsFailed, eventsDead))
 	}
 	if job != nil {
@@ -148,6 +148,8 @@ func (r *reader) log(s audit.Stats, now time.Time) {
 	r.put(spoolShed, float64(s.Overflow), "note")
 	r.put(spoolShed, float64(s.Shed), "grant")
 	r.put(spoolGaps, float64(s.Gaps))
+	r.put(spoolDamaged, float64(s.Damaged))
+	r.put(spoolTorn, float64(s.TornBytes))
 	r.put(eventsWritten, float64(s.Recorded), "awaited")
 	r.put(eventsWritten, float64(s.Noted), "noted")
 	r.put(eventsSent, float64(s.Delivered))

@@ -75,6 +75,8 @@ const (
 	spoolFsync    = "tierlock_spool_fsync_duration_seconds"
 	spoolShed     = "tierlock_spool_shed_total"
 	spoolGaps     = "tierlock_spool_gaps_total"
+	spoolDamaged  = "tierlock_spool_damaged_total"
+	spoolTorn     = "tierlock_spool_torn_bytes"
 	eventsWritten = "tierlock_events_recorded_total"
 	eventsSent    = "tierlock_events_sent_total"
 	eventsFailed  = "tierlock_events_send_failures_total"
@@ -150,6 +152,8 @@ func Table() []Metric {
 		{spoolFsync, Histogram, "Time of one group commit, write and fsync.", nil, []float64{.0005, .001, .002, .005, .01, .015, .025, .05, .1, .25, .5, 1}},
 		{spoolShed, Counter, "Events given up: note (no room in memory) or grant (the chain's policy shed).", []string{"kind"}, nil},
 		{spoolGaps, Counter, "Gap markers written.", nil, nil},
+		{spoolDamaged, Counter, "Events on the disk that could not be read back; a gap marker tells which.", nil, nil},
+		{spoolTorn, Gauge, "Bytes cut off the spool's end at the start of the process and kept beside it.", nil, nil},
 		{eventsWritten, Counter, "Events recorded: awaited (the grant waited for the disk) or noted.", []string{"kind"}, nil},
 		{eventsSent, Counter, "Messages that Kafka has acknowledged, copies of markers included.", nil, nil},
 		{eventsFailed, Counter, "Attempts to send that failed and will be repeated.", nil, nil},

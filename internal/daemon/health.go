@@ -52,6 +52,9 @@ type spoolHealth struct {
 	Bytes    int64     `json:"bytes"`
 	Quota    int64     `json:"quota_bytes"`
 	Writable bool      `json:"writable"`
+	Damaged  uint64    `json:"damaged"`    // events that could not be read back, since the start
+	Torn     int64     `json:"torn_bytes"` // cut off the end at the start; nobody was told of them
+	Why      string    `json:"reason,omitempty"`
 }
 
 // healthOf puts together what /healthz shows. log may be nil.
@@ -66,13 +69,28 @@ func healthOf(version string, s gateway.Status, orders switchHealth, log *audit.
 		h.Chains = append(h.Chains, c)
 	}
 	if log != nil {
-		st := log.Stats()
-		h.Spool = &spoolHealth{Unsent: st.Backlog(), Oldest: st.Oldest, Bytes: st.Bytes, Quota: st.Quota, Writable: !st.Full && !st.Failed}
-		if !h.Spool.Writable {
+		if h.Spool = healthOfSpool(log.Stats()); h.Spool.Why != "" {
 			status = statusDegraded
 		}
 	}
 	return api.Health{Status: status, Version: version, Details: h}
+}
+
+// healthOfSpool has a reason where the spool is not as it should be.
+func healthOfSpool(st audit.Stats) *spoolHealth {
+	h := &spoolHealth{
+		Unsent: st.Backlog(), Oldest: st.Oldest, Bytes: st.Bytes, Quota: st.Quota, Writable: !st.Full && !st.Failed,
+		Damaged: st.Damaged, Torn: st.TornBytes,
+	}
+	switch {
+	case st.Failed:
+		h.Why = "a write has failed"
+	case st.Full:
+		h.Why = "full"
+	case st.Damaged > 0:
+		h.Why = "events on the disk could not be read back"
+	}
+	return h
 }
 
 // healthOfChain tells of the chain's worst target.
