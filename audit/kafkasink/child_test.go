@@ -24,7 +24,7 @@ import (
 )
 
 // childEnv makes the test binary a producer: it records bypass grants until it is killed
-// and prints the fingerprint of each that was acknowledged. Its value is the spool's
+// and prints the fingerprint of each that was acknowledged, and what it said. Its value is the spool's
 // folder and the brokers.
 const childEnv = "TIERLOCK_SINK_CHILD"
 
@@ -55,7 +55,7 @@ func childMain() bool {
 					continue
 				}
 				mu.Lock()
-				fmt.Println(ev.ID.Fingerprint())
+				fmt.Println(ev.ID.Fingerprint(), said(&ev))
 				mu.Unlock()
 				end := audit.Ended(tierlock.Grant{Chain: ev.Chain, Key: ev.Key, RequestID: ev.ID, Tier: ev.Tier, AcquiredAt: ev.GrantedAt}, audit.Released, audit.Committed, time.Now())
 				l.Note(&end)
@@ -64,12 +64,50 @@ func childMain() bool {
 		}()
 	}
 	<-told
-	begin := time.Now()
-	err = l.Close(context.Background())
+	took, err := unstalled(forwarding, func() error { return l.Close(context.Background()) })
 	mu.Lock()
 	defer mu.Unlock()
-	fmt.Printf("closed in %v: %v\n", time.Since(begin).Round(time.Millisecond), err)
+	fmt.Printf("closed in %d ms: %v\n", took.Milliseconds(), err)
 	return true
+}
+
+// forwarding is for how long Close sends at most, as it states.
+const forwarding = 5 * time.Second
+
+// unstalled is how long do took, less the time beyond after for which this process did not
+// get to run: before, a timer that do waits for runs on all the same.
+func unstalled(after time.Duration, do func() error) (time.Duration, error) {
+	const beat = 5 * time.Millisecond
+	begin := time.Now()
+	over, stalled := make(chan struct{}), make(chan time.Duration)
+	go func() {
+		tick := time.NewTicker(beat)
+		defer tick.Stop()
+		var sum time.Duration
+		for last := begin.Add(after); ; {
+			select {
+			case <-tick.C:
+				now := time.Now()
+				sum += max(0, now.Sub(last)-2*beat)
+				if now.After(last) {
+					last = now
+				}
+			case <-over:
+				stalled <- sum
+				return
+			}
+		}
+	}()
+	err := do()
+	took := time.Since(begin)
+	close(over)
+	return took - <-stalled, err
+}
+
+// said is all of an acquire that must arrive as it was recorded, as words of a line. Times
+// are written in microseconds.
+func said(ev *audit.Event) string {
+	return fmt.Sprint(ev.Chain, " ", ev.Key, " ", ev.GrantedAt.UnixMicro(), " ", ev.Tier, " ", ev.Store, " ", ev.TTL)
 }
 
 func openLog(dir string, brokers []string) (*audit.Log, *kafkasink.Sink, error) {
@@ -117,7 +155,7 @@ func TestRealKafkaGetsEveryAcknowledgedEventThoughProducerAndBrokerAreKilled(t *
 func arrivesThough(t *testing.T, brokers []string, rounds int, before func(round int)) {
 	t.Helper()
 	dir := t.TempDir()
-	acked := map[string]bool{}
+	acked := map[string]string{}
 	for round := range rounds {
 		before(round)
 		killProducer(t, dir, brokers, acked, 500)
@@ -138,13 +176,14 @@ func arrivesThough(t *testing.T, brokers []string, rounds int, before func(round
 	checkArrived(ctx, t, brokers, acked, rounds)
 }
 
-func killProducer(t *testing.T, dir string, brokers []string, acked map[string]bool, after int) {
+func killProducer(t *testing.T, dir string, brokers []string, acked map[string]string, after int) {
 	t.Helper()
 	endProducer(t, dir, brokers, acked, after, func(p *os.Process) { _ = p.Kill() })
 }
 
-// endProducer lets a producer record so many grants and then calls end, once.
-func endProducer(t *testing.T, dir string, brokers []string, acked map[string]bool, after int, end func(*os.Process)) {
+// endProducer lets a producer record so many grants and then calls end, once. closed is
+// what it said of its Close, if it came to that.
+func endProducer(t *testing.T, dir string, brokers []string, acked map[string]string, after int, end func(*os.Process)) (closed string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
@@ -164,25 +203,30 @@ func endProducer(t *testing.T, dir string, brokers []string, acked map[string]bo
 			break
 		}
 		if strings.HasPrefix(line, "closed") {
-			t.Log(strings.TrimSpace(line))
+			closed = strings.TrimSpace(line)
+			t.Log(closed)
 			continue
 		}
 		if strings.HasPrefix(line, "error") {
 			t.Errorf("the producer says %s", line)
 		}
-		acked[strings.TrimSpace(line)] = true
+		holder, all, _ := strings.Cut(strings.TrimSpace(line), " ")
+		acked[holder] = all
 		if n == after {
 			end(cmd.Process)
 		}
 	}
 	_ = cmd.Wait() // killed, or ended as it was told
+	return closed
 }
 
-func checkArrived(ctx context.Context, t *testing.T, brokers []string, acked map[string]bool, rounds int) {
+// checkArrived finds each acknowledged event once, by the id of its grant, and as it was
+// recorded; what acked says of one may be empty: then it must only be there.
+func checkArrived(ctx context.Context, t *testing.T, brokers []string, acked map[string]string, rounds int) {
 	t.Helper()
 	var chain audit.Chain
 	latest := map[tierlock.Key]audit.Event{}
-	messages, missing := 0, len(acked)
+	messages, found := 0, make(map[string]bool, len(acked))
 	err := memkafka.ReadAll(ctx, brokers, kafkasink.EventsTopic, func(p int, key, value []byte) error {
 		messages++
 		ev, err := audit.Parse(value)
@@ -196,8 +240,14 @@ func checkArrived(ctx context.Context, t *testing.T, brokers []string, acked map
 			t.Errorf("%s: %s after %s", key, ev.EventID(), last.EventID())
 		}
 		latest[ev.Key] = ev
-		if acked[ev.Holder] {
-			missing--
+		if want, ok := acked[ev.Holder]; ok {
+			if found[ev.Holder] {
+				t.Errorf("%s is there under two ids, the second is %s", ev.Holder, ev.EventID())
+			}
+			if got := said(&ev); want != "" && got != want {
+				t.Errorf("%s says %q, recorded was %q", ev.EventID(), got, want)
+			}
+			found[ev.Holder] = true
 		}
 		return nil
 	})
@@ -208,6 +258,7 @@ func checkArrived(ctx context.Context, t *testing.T, brokers []string, acked map
 	if len(all) != 1 {
 		t.Fatalf("%d producers", len(all))
 	}
+	missing := len(acked) - len(found)
 	if acc := all[0]; missing != 0 || len(acc.Breaks)+len(acc.Missing)+len(acc.Unsealed)+acc.Lost != 0 || acc.Crashed != rounds {
 		t.Errorf("%d of %d acknowledged events are missing; %+v", missing, len(acked), acc)
 	}
