@@ -30,8 +30,9 @@ fmt: ## format every file the way the linters want it
 	bash scripts/lint.sh fmt
 
 soak: servers flink trace ## the long ones: many rounds, minutes of faults on a real Redis, Flink, a month of trace
-	TIERLOCK_SERVERS=real TIERLOCK_SOAK=1 $(GO) test -race -timeout 60m -run Soak $(PKGS)
-	cd test && TIERLOCK_SERVERS=real TIERLOCK_SOAK=1 $(GO) test -race -timeout 60m -run 'Soak|TestFaults|TestNoOrphansOfThousandsWhoGaveUp|TestThousandsOfHeldLocksAreRenewed' ./...
+	TIERLOCK_SERVERS=real TIERLOCK_SOAK=1 $(GO) test -race -timeout 60m -run 'Soak|TestAHolderIsKilled|TestARestartForgets|TestEverythingAtOnceThroughClose' $(PKGS)
+	cd test && TIERLOCK_SERVERS=real TIERLOCK_SOAK=1 $(GO) test -race -timeout 60m -run Soak ./history ./flink
+	cd test && TIERLOCK_SERVERS=real TIERLOCK_SOAK=1 $(GO) test -race -timeout 120m -p 1 ./faults ./drills
 
 bench: ## lock and unlock beside other libraries, on one real Redis
 	cd bench && $(GO) run . locks

@@ -79,11 +79,11 @@ func (f *flood) Next(context.Context) (reconcile.Batch, error) {
 func (f *flood) Commit(context.Context, reconcile.Mark) error { return nil }
 func (f *flood) Rewind(context.Context, int) error            { return fmt.Errorf("nothing of this is late") }
 
-// TestAMillionEventsInLittleMemory: what a report keeps grows with what is open and touched,
+// TestSoakAMillionEventsInLittleMemory: what a report keeps grows with what is open and touched,
 // not with what is read.
-func TestAMillionEventsInLittleMemory(t *testing.T) {
+func TestSoakAMillionEventsInLittleMemory(t *testing.T) {
 	if os.Getenv("TIERLOCK_SOAK") == "" {
-		t.Skip("reads a million events: set TIERLOCK_SOAK=1")
+		t.Skip("left out: reads a million events; run make soak")
 	}
 	f := &flood{holds: 500_000}
 	for i := range floodKeys {

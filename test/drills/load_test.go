@@ -116,7 +116,7 @@ func TestOverload(t *testing.T) {
 // The wire is full for as long as the load lasts: left after five seconds and not by a spike.
 func TestSoakSaturated(t *testing.T) {
 	if !soak() {
-		t.Skip("its small version is row C11 of the fault matrix; set TIERLOCK_SOAK for this one")
+		t.Skip("left out: its small version is row C11 of the fault matrix; run make soak")
 	}
 	// Not beside the other drills: a probe here passes through five goroutines of this process,
 	// and where a hundred others want to run, it takes the second after which silence means down.
