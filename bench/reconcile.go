@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/reconcile"
 )
 
@@ -39,6 +40,7 @@ func reconcileStream(ctx context.Context, args []string, stdout io.Writer) (err 
 	}
 	defer func() { err = errors.Join(err, s.end()) }()
 
+	defer memory.Limit(memory.Reconcile)() // as tierlock reconcile does
 	source := startSource(*seed, *events/2)
 	defer source.stop()
 	found := &verdicts{}

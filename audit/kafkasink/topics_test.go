@@ -30,7 +30,12 @@ func TestRealKafkaTopicsAreMadeForWhatTheyHold(t *testing.T) {
 		"made.events":     {"message.timestamp.type", "LogAppendTime"},
 		"made.events.dlq": {"max.message.bytes", "4194304"},
 	} {
-		if got := setting(t, c, topic, want[0]); got != want[1] {
+		var got string
+		waitFor(t, topic+" is told of", func() bool { // the broker that is asked may hear of it later
+			got = setting(t, c, topic, want[0])
+			return got != notTold
+		})
+		if got != want[1] {
 			t.Errorf("%s has %s=%s, want %s", topic, want[0], got, want[1])
 		}
 	}
@@ -66,8 +71,10 @@ func setting(t *testing.T, c *kgo.Client, topic, name string) string {
 			}
 		}
 	}
-	return "(not told)"
+	return notTold
 }
+
+const notTold = "(not told)"
 
 // produceAhead writes one record as a host does whose clock is five hours ahead.
 func produceAhead(t *testing.T, brokers []string, topic string) error {

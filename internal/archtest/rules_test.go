@@ -35,6 +35,7 @@ var allowed = map[string][]string{
 	"internal/daemon":       {"*"},
 	"internal/demo":         {"*"},
 	"internal/demo/*":       {},
+	"internal/memory":       {},
 	"internal/trace":        {},
 	"internal/postgres":     {},
 	"internal/servers":      {},

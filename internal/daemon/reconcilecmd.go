@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/reconcile"
 )
 
@@ -42,6 +43,30 @@ func (p Process) reconcileFlags() *reconcileFlags {
 	return f
 }
 
+// check refuses flags of which one would be passed over.
+func (f *reconcileFlags) check() error {
+	var modes []string
+	for _, m := range []struct {
+		name string
+		set  bool
+	}{{"--once", f.once}, {"--report", f.report}, {"--replay-dlq", f.replay}} {
+		if m.set {
+			modes = append(modes, m.name)
+		}
+	}
+	switch {
+	case len(modes) > 1:
+		return tierlock.Invalid(modes[1], "", "does not go with "+modes[0]+": each is a run of its own")
+	case f.report && f.apply:
+		return tierlock.Invalid("--apply", "", "does not go with --report: it only lists")
+	case f.by != "" && !f.apply:
+		return tierlock.Invalid("--by", f.by, "needs --apply: without it nothing is repaired")
+	case f.by != "" && f.replay:
+		return tierlock.Invalid("--by", f.by, "does not go with --replay-dlq: it asks nobody for a repair")
+	}
+	return nil
+}
+
 // Reconcile runs the job until ctx ends, or as its flags say. Its log goes to Stderr, the
 // report to Stdout.
 func (p Process) Reconcile(ctx context.Context, args []string) int {
@@ -52,6 +77,9 @@ func (p Process) Reconcile(ctx context.Context, args []string) int {
 	cfg, code, ok := p.load(f.fs, f.path, *f.format)
 	if !ok {
 		return code
+	}
+	if err := f.check(); err != nil {
+		return p.fail(*f.format, err)
 	}
 	if f.report {
 		return p.listFindings(ctx, cfg, *f.format)
@@ -66,6 +94,7 @@ func (p Process) Reconcile(ctx context.Context, args []string) int {
 		}
 		f.by = by
 	}
+	defer memory.Limit(memory.Reconcile)()
 	r, err := openReconciler(cfg, p.version(), cfg.Log.logger(p.Stderr), f.apply, f.once, f.by)
 	if err != nil {
 		return p.fail(*f.format, err)
