@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tierlock/tierlock/internal/servers"
 )
 
 // cli runs the command and returns what it prints.
@@ -20,8 +22,15 @@ func cli(t *testing.T, args ...string) string {
 
 // TestSpoolOfAKilledDaemonIsAdopted: a daemon dies in the middle of granting and does not
 // come back. What clients were told is in Kafka all the same, forwarded from its folder.
-func TestSpoolOfAKilledDaemonIsAdopted(t *testing.T) {
-	w := newWorld(t)
+func TestSpoolOfAKilledDaemonIsAdopted(t *testing.T) { newWorld(t).isAdopted(t) }
+
+func TestSpoolOfAKilledDaemonIsAdoptedToARealKafka(t *testing.T) {
+	newWorldWith(t, []string{servers.Kafka(t).Addr()}).isAdopted(t)
+}
+
+// isAdopted kills a daemon while it grants and has its folder adopted.
+func (w world) isAdopted(t *testing.T) {
+	t.Helper()
 	cmd, url := w.serveBypass(t)
 	dir := filepath.Join(w.dir, "spool")
 	if got := cli(t, "spool", "ls", dir); !strings.HasPrefix(got, "in use") {
