@@ -32,7 +32,8 @@ type Config struct {
 	// LastGood is the file that keeps the last good switch document over a restart.
 	// Empty: none is kept.
 	LastGood string
-	// Poll is how often Switch is fetched, jittered by a quarter; default 4 s.
+	// Poll is how often Switch is fetched, jittered by a quarter; default 4 s,
+	// with which a flip whose push is lost arrives within 6 s.
 	Poll time.Duration
 	// SwitchKeys sign switch documents: what none of them has signed is refused. Empty:
 	// signatures are not looked at. [Gateway.Apply] does not ask for one.

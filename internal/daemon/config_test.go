@@ -128,6 +128,7 @@ func TestBadConfigurations(t *testing.T) {
 		"strong that steps down":       {good("version_guard: true", "on_down: local"), "chains.order.on_down", ""},
 		"a duration without its unit":  {good("version_guard: true", "ttl: 15"), "chains.order.ttl", "want a duration with its unit"},
 		"a ttl of half a second":       {good("version_guard: true", "ttl: 500ms"), "chains.order.ttl", "want 1s to 10m0s"},
+		"a poll of an hour":            {good("poll: 4s", "poll: 1h"), "switch.poll", "want 0s (4s) to 4s: a flip whose push is lost"},
 		"a field twice":                {good("prefix: biz", "prefix: biz\nprefix: biz"), "prefix", "is given twice"},
 		"no address":                   {good(redis, `addrs: []`), "stores.main.addrs", "is required"},
 		"two addresses":                {good(redis, `addrs: ["a:1", "b:1"]`), "stores.main.addrs", "exactly one address"},

@@ -117,13 +117,17 @@ func (c *Config) checkStores(f *faults) {
 	}
 }
 
+// mostPoll is the default. With its jitter of a quarter and an answer of half a second a flip
+// that nobody pushed arrives within 6 s, as promised.
+const mostPoll = 4 * time.Second
+
 func (c *Config) checkSwitch(f *faults) {
 	s := c.Switch
 	if s.Nacos != nil && (s.HTTP != nil || s.File != "") || s.HTTP != nil && s.File != "" {
 		f.add("switch", "", "want one of nacos, http and file")
 	}
-	if s.Poll < 0 {
-		f.add("switch.poll", s.Poll.String(), "want 0s (4s) or more")
+	if s.Poll < 0 || s.Poll > mostPoll {
+		f.add("switch.poll", s.Poll.String(), "want 0s (4s) to 4s: a flip whose push is lost is in force everywhere within 6 s")
 	}
 	if s.Nacos != nil {
 		conf, err := s.Nacos.conf(nil)
