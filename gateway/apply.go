@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tierlock/tierlock"
@@ -19,6 +20,8 @@ type applied struct {
 	hash    string // guarded by mu
 
 	policies string // hash of the policies in force; guarded by mu
+
+	withheld atomic.Uint64 // version of the last answer whose canary leaves the instance out; 0: it was another one
 }
 
 // look reads the version in force and the hash of the policies.

@@ -24,18 +24,20 @@ type Explanation struct {
 	Class    degrade.Class     `json:"class"`
 	Protects string            `json:"protects"`
 	Next     ExplainedNext     `json:"next"`
-	Order    *ExplainedOrder   `json:"order,omitempty"` // on the chain; nil: none
+	Order    *ExplainedOrder   `json:"order,omitempty"`   // on the chain; nil: none
+	DryRun   *ExplainedOrder   `json:"dry_run,omitempty"` // that nobody obeys; nil: none
 	Health   ExplainedHealth   `json:"health"`
 	Store    ExplainedStore    `json:"store"`
-	Held     int               `json:"held"`             // locks of this process on the key
-	Holders  []ExplainedHolder `json:"holders"`          // the first 16 of them
-	Waiting  int               `json:"waiting"`          // calls of this process in line for the key, the one that asks included
-	Doubtful int               `json:"doubtful"`         // what the ledger has to give back of the key
-	InDoubt  []ExplainedDoubt  `json:"in_doubt"`         // the first 16 of it
-	Steps    []ExplainedStep   `json:"steps"`            // the last 8 changes of health, oldest first
-	Orders   []ExplainedOrder  `json:"orders"`           // the last 8 changes of the order, oldest first; mode auto: it ended
-	Applied  uint64            `json:"switch_version"`   // of the document in force; 0: none was seen
-	Policy   map[string]string `json:"policy,omitempty"` // every field, by its name in files
+	Held     int               `json:"held"`                      // locks of this process on the key
+	Holders  []ExplainedHolder `json:"holders"`                   // the first 16 of them
+	Waiting  int               `json:"waiting"`                   // calls of this process in line for the key, the one that asks included
+	Doubtful int               `json:"doubtful"`                  // what the ledger has to give back of the key
+	InDoubt  []ExplainedDoubt  `json:"in_doubt"`                  // the first 16 of it
+	Steps    []ExplainedStep   `json:"steps"`                     // the last 8 changes of health, oldest first
+	Orders   []ExplainedOrder  `json:"orders"`                    // the last 8 changes of the order, oldest first; mode auto: it ended
+	Applied  uint64            `json:"switch_version"`            // of the document in force; 0: none was seen
+	Withheld uint64            `json:"switch_withheld,omitempty"` // of one whose canary leaves this instance out
+	Policy   map[string]string `json:"policy,omitempty"`          // every field, by its name in files
 }
 
 // ExplainedNext is what one attempt of somebody new would be told now.
@@ -176,7 +178,7 @@ func (g *Gateway) Explain(ctx context.Context, key tierlock.Key) (*Explanation, 
 	now := time.Now()
 	x := &Explanation{
 		At: now.UTC().Round(time.Microsecond), Key: r.key, Asked: r.about, Chain: c.name, Class: c.policy.Ladder.Class, Protects: c.policy.Protects,
-		Order: c.order.Load().explain(r.hash, now), Health: r.ladder.explain(&r, now), Store: found,
+		Order: c.order.Load().explain(r.hash, now), DryRun: c.dry.Load().explain(r.hash, now), Withheld: g.applied.withheld.Load(), Health: r.ladder.explain(&r, now), Store: found,
 		Waiting: g.lines.count(r.key, r.hash), Applied: g.AppliedVersion(), Policy: switchcfg.Words(*r.policy),
 		Steps: r.ladder.pastSteps(), Orders: c.orders.explain(r.hash),
 	}

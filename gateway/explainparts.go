@@ -17,6 +17,14 @@ func (o *order) explain(hash uint64, now time.Time) *ExplainedOrder {
 	return &x
 }
 
+// explain is the dry run as a key with that hash meets it; nil: there is none.
+func (d *rehearsal) explain(hash uint64, now time.Time) *ExplainedOrder {
+	if d == nil {
+		return nil
+	}
+	return (&order{Order: d.Order}).explain(hash, now)
+}
+
 func explainOrder(o degrade.Order) ExplainedOrder {
 	x := ExplainedOrder{Mode: o.Mode, Percent: o.Percent, Version: o.Version, Reason: o.Reason, By: o.By}
 	if !o.Until.IsZero() {

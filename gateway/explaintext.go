@@ -56,6 +56,12 @@ func (x *Explanation) writeWhy(p *page) {
 	default:
 		p.row("order", "%s", *o)
 	}
+	if d := x.DryRun; d != nil {
+		p.row("dry run", "%s; nobody obeys it", *d)
+	}
+	if x.Withheld > 0 {
+		p.row("withheld", "switch version %d, for a canary without this instance", x.Withheld)
+	}
 	h := &x.Health
 	name := h.Store
 	if h.Target != "" {

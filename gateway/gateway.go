@@ -118,9 +118,11 @@ func (g *Gateway) build(cfg Config) (err error) {
 
 // follow keeps the switch document up to date until ctx ends.
 func (g *Gateway) follow(ctx context.Context, cfg Config) {
-	var reported func(switchcfg.Report)
-	if hook := cfg.Hooks.Reported; hook != nil {
-		reported = func(r switchcfg.Report) { tell(g, "reported", hook, r) }
+	reported := func(r switchcfg.Report) {
+		g.applied.withheld.Store(r.Withheld)
+		if hook := cfg.Hooks.Reported; hook != nil {
+			tell(g, "reported", hook, r)
+		}
 	}
 	err := switchcfg.Follow(ctx, cfg.Switch, switchcfg.FollowConfig{
 		Poll: cfg.Poll, LastGood: cfg.LastGood, Instance: cfg.Instance, Keys: cfg.SwitchKeys, Logger: g.log, Report: reported,

@@ -33,13 +33,17 @@ func (p Process) explainFlags() *explainFlags {
 // Explain asks a running daemon what a new request for a key would meet, and why.
 func (p Process) Explain(ctx context.Context, args []string) int {
 	f := p.explainFlags()
-	if code, ok := p.parse(f.fs, args, 1); !ok {
+	if code, ok := p.parse(f.fs, args, len(args)); !ok {
 		return code
 	}
 	if f.fs.NArg() == 0 {
 		return p.misused(f.fs, "want a KEY")
 	}
-	key, err := tierlock.ParseKey(f.fs.Arg(0))
+	word := f.fs.Arg(0)
+	if code, ok := p.parse(f.fs, f.fs.Args()[1:], 0); !ok { // flags may stand behind the key, too
+		return code
+	}
+	key, err := tierlock.ParseKey(word)
 	if err != nil {
 		return p.fail(*f.format, err)
 	}

@@ -26,7 +26,7 @@ func TestExplainTellsAPersonAndAProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	const key = "biz:order:lock:10086"
-	code, stdout, _ := command(t, explainIn(t), "--admin", d.AdminAddr(), "--output", "json", key)
+	code, stdout, _ := command(t, explainIn(t), "--admin", d.AdminAddr(), key, "--output", "json") // flags stand behind the key, too
 	var x gateway.Explanation
 	if err := json.Unmarshal([]byte(stdout), &x); code != ExitOK || err != nil {
 		t.Fatalf("code %d, %v\n%s", code, err, stdout)
@@ -67,6 +67,7 @@ func TestExplainSaysWhatIsWrongWithTheQuestion(t *testing.T) {
 		stderr string
 	}{
 		"no key":        {nil, ExitUsage, "want a KEY"},
+		"two keys":      {[]string{"biz:order:lock:1", "biz:order:lock:2"}, ExitUsage, `unexpected "biz:order:lock:2"`},
 		"a bad key":     {[]string{"a b"}, ExitUsage, `key "a b": byte ' ' at 1 is not one of`},
 		"of no chain":   {[]string{"--admin", d.AdminAddr(), "biz:nosuch:lock:1"}, ExitUsage, `key "biz:nosuch:lock:1": chain nosuch is not configured; there are coupon, order`},
 		"nobody there":  {[]string{"--admin", nobody(t), "biz:order:lock:1"}, ExitError, "connection refused: does it run, and there? --admin takes its listen.admin"},
