@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/tierlock/tierlock"
 )
@@ -60,8 +61,8 @@ func (c *Canary) check() error {
 		faults = append(faults, tierlock.Invalid("canary.percent", fmt.Sprint(c.Percent), "want 1 to 99; leave canary out for all"))
 	}
 	for i, name := range c.Instances {
-		if name == "" || len(name) > maxWords {
-			faults = append(faults, tierlock.Invalid(fmt.Sprintf("canary.instances[%d]", i), name, fmt.Sprintf("want a name of 1 to %d bytes", maxWords)))
+		if name == "" || len(name) > maxWords || strings.ContainsFunc(name, unicode.IsSpace) {
+			faults = append(faults, tierlock.Invalid(fmt.Sprintf("canary.instances[%d]", i), name, fmt.Sprintf("want a name of 1 to %d bytes without spaces", maxWords)))
 		}
 	}
 	return errors.Join(faults...)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,6 +18,10 @@ import (
 // by itself within a day.
 const MaxAhead = 24 * time.Hour
 
+// MaxVersion is the highest version: room for whoever counts in milliseconds, and below what a
+// JSON reader rounds.
+const MaxVersion = 1_000_000_000_000_000
+
 const chainName = "want a chain's name, a-z 0-9 _ -; there is no wildcard"
 
 // maxWords bounds, in bytes, what is copied into every event of an order.
@@ -25,7 +30,7 @@ const maxWords = 256
 // Document is one version of the switch. A strictly newer one replaces it whole: a chain
 // that it does not name goes back to auto. One document may serve many services.
 type Document struct {
-	Version   uint64               `yaml:"version" json:"version"`                         // from 1
+	Version   uint64               `yaml:"version" json:"version"`                         // 1 to MaxVersion
 	Canary    *Canary              `yaml:"canary,omitempty" json:"canary,omitempty"`       // who gets this version first; nil: everybody
 	Chains    map[string]Directive `yaml:"chains" json:"chains"`                           // orders, by chain
 	Policies  map[string]Values    `yaml:"policies,omitempty" json:"policies,omitempty"`   // live policy values, by chain; what is not named is as the process was started with
@@ -69,6 +74,9 @@ func (d Document) Check(now time.Time) error {
 	faults := []error{d.Canary.check()}
 	if d.Version == 0 {
 		faults = append(faults, tierlock.Invalid("version", "0", "want 1 or more, and more at every change"))
+	}
+	if d.Version > MaxVersion { // after it there would be none that is newer
+		faults = append(faults, tierlock.Invalid("version", strconv.FormatUint(d.Version, 10), fmt.Sprintf("want at most %d", uint64(MaxVersion))))
 	}
 	if d.Chains == nil { // else a text cut off after its version would switch everything back
 		faults = append(faults, tierlock.Invalid("chains", "", "is missing: write {} to order nothing"))

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/tierlock/tierlock"
@@ -54,6 +55,9 @@ func (p Process) Simulate(_ context.Context, args []string) int {
 		return p.fail(*f.format, err)
 	}
 	report, err := replayFiles(f.fs.Args(), change)
+	if err == nil {
+		err = f.meet(report)
+	}
 	if err != nil {
 		return p.fail(*f.format, err)
 	}
@@ -97,6 +101,21 @@ func (f *simulateFlags) change() (signals.Change, error) {
 		}
 		return p, prefixed(chain+".", p.Validate())
 	}, nil
+}
+
+// meet finds what was set for chains that the recording does not have.
+func (f *simulateFlags) meet(report *signals.Report) error {
+	var names []string
+	for _, c := range report.Chains {
+		names = append(names, c.Chain)
+	}
+	var faults []error
+	for _, set := range f.sets {
+		if chain, _, _ := strings.Cut(set, "."); !slices.Contains(names, chain) {
+			faults = append(faults, tierlock.Invalid("--set", set, "is for a chain that is not in the recording, which has "+strings.Join(names, ", ")))
+		}
+	}
+	return errors.Join(faults...)
 }
 
 // replayFiles reads the recordings one behind the other.

@@ -69,6 +69,10 @@ func TestSimulateSaysWhatIsWrong(t *testing.T) {
 	if err := os.WriteFile(bad, []byte(`{"at":"2026-11-29T10:00:00Z","chain":"coupon","signals":{}}`+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	later := filepath.Join(t.TempDir(), "later")
+	if err := os.WriteFile(later, []byte(`{"at":"2026-11-29T11:00:00Z","chain":"coupon","start":true,"policy":{"class":"weak"}}`+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for name, c := range map[string]struct {
 		args   []string
 		code   int
@@ -80,6 +84,8 @@ func TestSimulateSaysWhatIsWrong(t *testing.T) {
 		"half a set":       {[]string{"--set", "coupon=2s", good}, ExitUsage, `--set "coupon=2s": want CHAIN.FIELD=VALUE`},
 		"an unknown field": {[]string{"--set", "coupon.saturate=2s", good}, ExitUsage, `--set coupon.saturate`},
 		"a bad value":      {[]string{"--set", "coupon.saturate_in=0s", good}, ExitUsage, `coupon.saturate_in "0s": want a time above 0`},
+		"no such chain":    {[]string{"--set", "nochain.on_down=fail", good}, ExitUsage, `--set "nochain.on_down=fail": is for a chain that is not in the recording, which has coupon`},
+		"time runs back":   {[]string{later, good}, ExitUsage, `at "2026-11-29T10:00:00Z": is before what came before`},
 		"an absent config": {[]string{"-c", "/nowhere", good}, ExitUsage, "-c"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -78,7 +78,7 @@ func (p Process) switchFlags() *switchFlags {
 	})
 	f.fs.DurationVar(&f.last, "for", 0, "how long from now, at most 24h (set, extend)")
 	f.fs.StringVar(&f.reason, "reason", "", "`why`; it is in every event of the order (set)")
-	f.fs.StringVar(&f.by, "by", os.Getenv("USER"), "`who` orders it; default $USER")
+	f.fs.StringVar(&f.by, "by", os.Getenv("USER"), "`who` publishes, as every order and the history tell; default $USER")
 	f.fs.UintVar(&f.percent, "percent", 100, "of each chain's keys, 1 to 100 (set)")
 	f.fs.BoolVar(&f.breakGlass, "break-glass", false, "put a strong chain below shared (set)")
 	f.fs.BoolVar(&f.dryRun, "dry-run", false, "nobody obeys: instances count what would have happened (set)")

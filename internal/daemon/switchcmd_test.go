@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -26,6 +25,7 @@ func switched(t *testing.T) (config, document string) {
 // switchedBy is a configuration with these fields of switch.
 func switchedBy(t *testing.T, fields string) (config string) {
 	t.Helper()
+	t.Setenv("USER", "tester")
 	const nacos = `nacos: {addr: "127.0.0.1:8848", namespace: "", data_id: tierlock.switch, group: TIERLOCK}, poll: 4s, last_good: /var/lib/tierlock/switch.last`
 	if !strings.Contains(example, nacos) {
 		t.Fatal("the example has another switch")
@@ -97,6 +97,9 @@ func TestSwitchSetRefusesBeforeItAsks(t *testing.T) {
 		"a typing error":          {[]string{"--mode", "bypass", "--for", "1m", "--reason", "r", "--by", "b", "coupn"}, "is not in this configuration, which has coupon, order"},
 		"a strong chain":          {[]string{"--mode", "bypass", "--for", "1m", "--reason", "r", "--by", "b", "order"}, "--break-glass"},
 		"nothing of a wrong mode": {[]string{"--mode", "off", "coupon"}, "want auto, shared"},
+		"a share of no order":     {[]string{"--mode", "auto", "--by", "b", "--percent", "50", "coupon"}, "percent: is for an order: --mode auto ends one"},
+		"a dry run of no order":   {[]string{"--mode", "auto", "--by", "b", "--dry-run", "coupon"}, "dry-run: is for an order"},
+		"by nobody":               {[]string{"--mode", "auto", "--by", " ", "coupon"}, "is required where $USER is not set"},
 		"too large a share":       {[]string{"--mode", "local", "--for", "1m", "--reason", "r", "--by", "b", "--percent", "101", "coupon"}, "want 1 to 100"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -202,9 +205,9 @@ func (l *told) has(text string) bool {
 func TestSwitchWatchTellsEveryVersion(t *testing.T) {
 	config, document := switched(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	var out told
+	var out, alarms told
 	done := make(chan int, 1)
-	go func() { done <- Process{Stdout: &out, Stderr: io.Discard}.Switch(ctx, []string{"watch", "-c", config}) }()
+	go func() { done <- Process{Stdout: &out, Stderr: &alarms}.Switch(ctx, []string{"watch", "-c", config}) }()
 	for version := uint64(1); version <= 2; version++ {
 		d := switchcfg.Document{Version: version, Chains: map[string]switchcfg.Directive{}}
 		if version == 2 {
@@ -218,6 +221,21 @@ func TestSwitchWatchTellsEveryVersion(t *testing.T) {
 			if time.Now().After(end) {
 				cancel()
 				t.Fatalf("never told: %q", want)
+			}
+		}
+	}
+	good, err := os.ReadFile(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ text, want string }{{"version: [", "not followed: unreadable: "}, {string(good), "followed again, version 2\n"}} {
+		if err := os.WriteFile(document, []byte(c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for end := time.Now().Add(20 * time.Second); !alarms.has(c.want); time.Sleep(20 * time.Millisecond) {
+			if time.Now().After(end) {
+				cancel()
+				t.Fatalf("never told: %q", c.want)
 			}
 		}
 	}

@@ -103,6 +103,7 @@ func TestDiscardRepairsWhatCannotBeBuiltOn(t *testing.T) {
 	private, public, key := newKeys(t)
 	for name, text := range map[string]string{
 		"unreadable": "version: [",
+		"the last":   "version: 18446744073709551615\nchains: {}\n",
 		"tampered":   "version: 5\nchains: {}\npolicies: {coupon: {wait: 1s}}\n",
 		"too long":   strings.Repeat("#", 1<<20+1),
 	} {

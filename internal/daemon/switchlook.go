@@ -180,8 +180,11 @@ func (p Process) switchWatch(ctx context.Context, f *switchFlags, cfg Config, pl
 		return prefixed("switch.", err)
 	}
 	follow := switchcfg.FollowConfig{Poll: cfg.Switch.Poll, Keys: keys, Canaries: true, Report: func(r switchcfg.Report) {
-		if r.Edge && r.Fault != nil {
-			fmt.Fprintf(p.Stderr, "not followed: %s: %v\n", r.Fault.Why, r.Fault.Err)
+		switch {
+		case r.Edge && r.Fault != nil:
+			fmt.Fprintf(p.Stderr, "%s not followed: %s: %v\n", time.Now().Format(time.TimeOnly), r.Fault.Why, r.Fault.Err)
+		case r.Edge:
+			fmt.Fprintf(p.Stderr, "%s followed again, version %d\n", time.Now().Format(time.TimeOnly), r.Version)
 		}
 	}}
 	err = switchcfg.Follow(ctx, place, follow, func(d switchcfg.Document) error {

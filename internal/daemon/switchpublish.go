@@ -26,6 +26,9 @@ type published struct {
 
 // publish shows what next would change, asks, publishes and keeps it in the history.
 func (p Process) publish(ctx context.Context, f *switchFlags, cfg Config, place switchctl.Place, now time.Time, next func(switchcfg.Document) (switchcfg.Document, error)) error {
+	if strings.TrimSpace(f.by) == "" {
+		return tierlock.Invalid("by", f.by, "is required where $USER is not set: the history tells who published")
+	}
 	pen, err := f.pen(cfg)
 	if err != nil {
 		return err

@@ -117,6 +117,13 @@ func (f *switchFlags) order(cfg Config, now time.Time) (switchctl.Order, error) 
 	case f.mode != tierlock.ModeAuto && f.last <= 0:
 		bad("for", f.last.String(), "want how long from now, such as 10m: every order ends by itself")
 	}
+	if f.mode == tierlock.ModeAuto { // what an order has; none stands here
+		for flag, given := range map[string]bool{"percent": f.percent != 100, "dry-run": f.dryRun, "break-glass": f.breakGlass, "for": f.last != 0} {
+			if given {
+				bad(flag, "", "is for an order: --mode auto ends one")
+			}
+		}
+	}
 	if f.last > 0 {
 		o.Directive.Until = now.Add(f.last).Truncate(time.Second)
 	}

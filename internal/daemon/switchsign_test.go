@@ -124,6 +124,8 @@ func TestSwitchPolicyRefusesBeforeItAsks(t *testing.T) {
 		"takes a restart":    {[]string{"coupon", "ttl=20s"}, "policies.coupon.ttl: cannot change"},
 		"canary of all":      {[]string{"--canary", "100%", "coupon", "wait=1s"}, "canary.percent \"100\""},
 		"canary of two":      {[]string{"--canary", "10%,20%", "coupon", "wait=1s"}, "one share"},
+		"canary of a space":  {[]string{"--canary", "x y", "coupon", "wait=1s"}, "canary.instances[0] \"x y\": want a name"},
+		"by nobody":          {[]string{"--by", "", "coupon", "wait=1s"}, "by: is required where $USER is not set"},
 		"canary of no share": {[]string{"--canary", "x%", "coupon", "wait=1s"}, "one share"},
 	} {
 		t.Run(name, func(t *testing.T) {

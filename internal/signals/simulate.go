@@ -104,14 +104,14 @@ func (s *simulation) take(l line) error {
 		return nil
 	}
 	c := s.chains[l.Chain]
+	if c != nil && l.At.Before(c.now.Add(-maxBack)) {
+		return tierlock.Invalid("at", l.At.Format(time.RFC3339Nano), "is before what came before: give each file once, in the order of time")
+	}
 	if l.Policy != nil {
 		return s.begin(c, l)
 	}
 	if c == nil {
 		return tierlock.Invalid("chain", l.Chain, "has no policy line before this one")
-	}
-	if l.At.Before(c.now.Add(-maxBack)) {
-		return tierlock.Invalid("at", l.At.Format(time.RFC3339Nano), "is before what came before: give the files in the order of time")
 	}
 	c.advance(l.At)
 	return c.take(l)

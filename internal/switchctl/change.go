@@ -2,7 +2,9 @@ package switchctl
 
 import (
 	"errors"
+	"fmt"
 	"maps"
+	"strconv"
 	"strings"
 	"time"
 
@@ -25,6 +27,9 @@ func Current(text []byte, now time.Time) (switchcfg.Document, error) {
 	d, err := switchcfg.Parse(text)
 	if err != nil {
 		return switchcfg.Document{}, err
+	}
+	if d.Version > switchcfg.MaxVersion {
+		return switchcfg.Document{}, tierlock.Invalid("version", strconv.FormatUint(d.Version, 10), fmt.Sprintf("want at most %d", uint64(switchcfg.MaxVersion)))
 	}
 	live, _ := d.Live(now)
 	return live, nil
