@@ -104,7 +104,7 @@ func TestDiscardRepairsWhatCannotBeBuiltOn(t *testing.T) {
 	for name, text := range map[string]string{
 		"unreadable": "version: [",
 		"the last":   "version: 18446744073709551615\nchains: {}\n",
-		"tampered":   "version: 5\nchains: {}\npolicies: {coupon: {wait: 1s}}\n",
+		"tampered":   "version: 7\nchains: {}\npolicies: {coupon: {wait: 1s}}\n",
 		"too long":   strings.Repeat("#", 1<<20+1),
 	} {
 		for verb, words := range map[string][]string{
