@@ -37,6 +37,7 @@ func TestTheNextInLineIsHandedTheLock(t *testing.T) {
 			began := time.Now()
 			_ = before.Unlock(t.Context())
 			l := <-w
+			synctest.Wait() // the next has found that it is the first now
 			if took := time.Since(began); l == nil || took > 0 {
 				t.Fatalf("waiter %d: %v after %v, want it at once", i, l, took)
 			}
