@@ -18,6 +18,7 @@ type Fallback uint8
 // The fallbacks.
 const (
 	FallbackLocal      Fallback = iota + 1 // the bounded lock in this process
+	FallbackCoalesce                       // stay with the store, one call of the process at a time for each key; for a full wire only
 	FallbackOptimistic                     // no lock: the caller compares a version
 	FallbackFail                           // refuse with system_error
 )
@@ -29,6 +30,8 @@ func (f Fallback) tier() tierlock.Tier {
 	switch f {
 	case FallbackLocal:
 		return tierlock.Local
+	case FallbackCoalesce:
+		return tierlock.Shared
 	case FallbackOptimistic:
 		return tierlock.Optimistic
 	}
@@ -37,7 +40,7 @@ func (f Fallback) tier() tierlock.Tier {
 
 var (
 	classWords    = words{"", "strong", "weak"}
-	fallbackWords = words{"", "local", "optimistic", "fail"}
+	fallbackWords = words{"", "local", "coalesce", "optimistic", "fail"}
 )
 
 // String returns the word used in files; empty for the zero Class.
@@ -55,7 +58,7 @@ func (f Fallback) String() string { return fallbackWords.of(int(f)) }
 // MarshalText returns the word; the zero Fallback is written as nothing.
 func (f Fallback) MarshalText() ([]byte, error) { return fallbackWords.marshal("fallback", int(f)) }
 
-// UnmarshalText accepts local, optimistic and fail.
+// UnmarshalText accepts local, coalesce, optimistic and fail.
 func (f *Fallback) UnmarshalText(text []byte) error {
 	return unmarshal(fallbackWords, "fallback", text, f)
 }

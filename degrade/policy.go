@@ -22,10 +22,11 @@ type Policy struct {
 	// and bumps a version. Only then may a strong chain go on optimistically.
 	VersionGuard bool `yaml:"version_guard"`
 	// OnSaturated is what a weak chain does while the wire is full; default local. A
-	// strong chain must leave it out.
+	// strong chain must leave it out. With [FallbackCoalesce] every grant is still the
+	// store's, and no call has more than one question out for a key in this process.
 	OnSaturated Fallback `yaml:"on_saturated,omitempty"`
-	// OnDown is what a weak chain does while the store is down; default local. A strong
-	// chain must leave it out.
+	// OnDown is what a weak chain does while the store is down; default local, and never
+	// coalesce. A strong chain must leave it out.
 	OnDown Fallback `yaml:"on_down,omitempty"`
 
 	// Observe has the ladder decide and not act: the chain is served by the store whatever
@@ -102,9 +103,8 @@ func (p *Policy) Validate() error {
 		check(p.OnSaturated == 0, "on_saturated", p.OnSaturated, rule)
 		check(p.OnDown == 0, "on_down", p.OnDown, rule)
 	case ClassWeak:
-		const rule = "want local, optimistic or fail"
-		check(p.OnSaturated.valid(), "on_saturated", p.OnSaturated, rule)
-		check(p.OnDown.valid(), "on_down", p.OnDown, rule)
+		check(p.OnSaturated.valid(), "on_saturated", p.OnSaturated, "want local, coalesce, optimistic or fail")
+		check(p.OnDown.valid() && p.OnDown != FallbackCoalesce, "on_down", p.OnDown, "want local, optimistic or fail")
 	default:
 		check(false, "class", "", "required: strong or weak")
 	}

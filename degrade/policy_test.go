@@ -23,7 +23,8 @@ func TestDefaultsAreValid(t *testing.T) {
 
 func TestValidateReportsEveryFaultAtOnce(t *testing.T) {
 	nan := math.NaN()
-	strong, weak := degrade.Strong(), degrade.Weak()
+	strong, weak, gone := degrade.Strong(), degrade.Weak(), degrade.Weak()
+	gone.OnDown = degrade.FallbackCoalesce
 	strong.OnDown, strong.OnSaturated, strong.Relaxed = degrade.FallbackLocal, degrade.FallbackFail, strong.Saturated
 	weak.OnDown, weak.OnSaturated, weak.Saturated, weak.RampFrom, weak.Timeouts = 0, 9, nan, 1.01, 65
 	for name, c := range map[string]struct {
@@ -36,6 +37,7 @@ func TestValidateReportsEveryFaultAtOnce(t *testing.T) {
 		}},
 		"weak-only fields on a strong chain": {strong, []string{"on_saturated", "on_down", "relaxed_at"}},
 		"out of range":                       {weak, []string{"on_saturated", "on_down", "saturated_at", "relaxed_at", "slow_timeouts", "ramp_from"}},
+		"nothing to coalesce before":         {gone, []string{"on_down"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := c.p.Validate()
@@ -65,7 +67,7 @@ func TestWordsOfFiles(t *testing.T) {
 			t.Errorf("class %v: %q, %v", want, text, err)
 		}
 	}
-	for _, want := range []degrade.Fallback{degrade.FallbackLocal, degrade.FallbackOptimistic, degrade.FallbackFail} {
+	for _, want := range []degrade.Fallback{degrade.FallbackLocal, degrade.FallbackCoalesce, degrade.FallbackOptimistic, degrade.FallbackFail} {
 		var got degrade.Fallback
 		text, err := want.MarshalText()
 		if err != nil || got.UnmarshalText(text) != nil || got != want {
@@ -75,7 +77,7 @@ func TestWordsOfFiles(t *testing.T) {
 	kept := degrade.FallbackLocal
 	for _, bad := range []string{"", "bypass", "shared", "Local", strings.Repeat("x", 1000)} {
 		err := kept.UnmarshalText([]byte(bad))
-		if !errors.Is(err, tierlock.ErrInvalid) || !strings.Contains(err.Error(), "want one of local, optimistic, fail") || len(err.Error()) > 200 {
+		if !errors.Is(err, tierlock.ErrInvalid) || !strings.Contains(err.Error(), "want one of local, coalesce, optimistic, fail") || len(err.Error()) > 200 {
 			t.Errorf("fallback %.10q: %v", bad, err)
 		}
 	}

@@ -14,6 +14,7 @@ const (
 	AdmitAll     Admit = iota // as the wire allows
 	AdmitTrickle              // the store is slow: a few a second try, the rest are answered at once
 	AdmitRamp                 // the store is coming back: Route.Share of the wire may be out
+	AdmitOne                  // the wire is full: one of this process at a time for each key, the others wait for it
 )
 
 // Route says how to serve one request now.
@@ -90,7 +91,11 @@ func (p *Policy) below(f Fallback, why tierlock.Reason) Route {
 		f = p.strongFallback()
 	}
 	r := Route{Tier: f.tier(), Reason: why}
-	if r.Tier != tierlock.Local {
+	switch f {
+	case FallbackLocal:
+	case FallbackCoalesce:
+		r.Admit = AdmitOne
+	default:
 		r.Verdict = unserved(f, why)
 	}
 	return r

@@ -207,6 +207,42 @@ func TestWeakChainFollowsItsFallbacks(t *testing.T) {
 	}
 }
 
+// A wire that is full is met one call at a time for each key, where the chain says so, and
+// only while it is full; whoever finds no place is told what a full wire is told.
+func TestCoalescingStaysWithTheStore(t *testing.T) {
+	p := degrade.Weak()
+	p.OnSaturated = degrade.FallbackCoalesce
+	if err := p.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	full := looks(26, degrade.Signals{Occupancy: 1})
+	m, at := follow(&p, full)
+	want := degrade.Route{Tier: tierlock.Shared, Admit: degrade.AdmitOne, Reason: tierlock.ReasonSaturated}
+	if got := degrade.Decide(&p, nil, &m, at, 0); got != want {
+		t.Errorf("saturated: %+v, want %+v", got, want)
+	}
+	if got := p.Refusal(tierlock.ReasonSaturated); got.Outcome != tierlock.Timeout || got.Advice != tierlock.AdviseOptimistic {
+		t.Errorf("without a place: %+v", got)
+	}
+	forced := degrade.Order{Mode: tierlock.ModeShared, Until: at.Add(time.Minute)}
+	if got := degrade.Decide(&p, &forced, &m, at, 0); got.Admit != degrade.AdmitAll {
+		t.Errorf("ordered to the store: %+v", got)
+	}
+	p.Observe = true
+	if got := degrade.Decide(&p, nil, &m, at, 0); got.Admit != degrade.AdmitAll || got.Observed != tierlock.ReasonSaturated || got.Instead != tierlock.Shared {
+		t.Errorf("on observe: %+v", got)
+	}
+	p.Observe = false
+	m, at = follow(&p, append(full, looks(12, degrade.Signals{})...))
+	if got := degrade.Decide(&p, nil, &m, at, 0); got != (degrade.Route{Tier: tierlock.Shared}) {
+		t.Errorf("two seconds after: %+v", got)
+	}
+	m, at = follow(&p, append(full, degrade.Signals{Refused: true}))
+	if got := degrade.Decide(&p, nil, &m, at, 0); got.Tier != tierlock.Local {
+		t.Errorf("down: %+v", got)
+	}
+}
+
 func TestRefusalCoversEveryReason(t *testing.T) {
 	strong, guarded, weak := degrade.Strong(), degrade.Strong(), degrade.Weak()
 	guarded.VersionGuard = true

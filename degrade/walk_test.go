@@ -48,6 +48,9 @@ func newWalk(t *testing.T, seed uint64) *walk {
 	}
 	s := degrade.Signals{At: epoch}
 	p.Observe = rnd.IntN(8) == 0
+	if p.Class == degrade.ClassWeak && rnd.IntN(2) == 0 {
+		p.OnSaturated = degrade.FallbackCoalesce
+	}
 	return &walk{T: t, seed: seed, rnd: rnd, p: p, m: degrade.Start(epoch), s: s, since: []degrade.Signals{s}}
 }
 
@@ -225,10 +228,12 @@ func (w *walk) led(r degrade.Route) {
 		w.check(false, "bypass without an order")
 	case tierlock.Local:
 		w.check(!strong, "a strong chain on local")
-		w.check(w.m.State == degrade.Down || w.m.State == degrade.Saturated, "local while %v", w.m.State)
+		w.check(w.m.State == degrade.Down || w.m.State == degrade.Saturated && w.p.OnSaturated == degrade.FallbackLocal, "local while %v", w.m.State)
 	case tierlock.Optimistic:
 		w.check(!strong || w.p.VersionGuard, "a strong chain optimistic without a guard")
 	}
+	one := w.m.State == degrade.Saturated && w.p.OnSaturated == degrade.FallbackCoalesce
+	w.check(one == (r.Admit == degrade.AdmitOne) && (!one || r.Tier == tierlock.Shared), "%+v while %v, on_saturated %v", r, w.m.State, w.p.OnSaturated)
 	w.check((r.Verdict == tierlock.Verdict{}) == (r.Tier == tierlock.Shared || r.Tier == tierlock.Local), "route %+v", r)
 	w.check(r.Admit != degrade.AdmitRamp || r.Share > 0 && r.Share <= 1, "share %v", r.Share)
 }

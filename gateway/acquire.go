@@ -52,6 +52,11 @@ func (c *Chain) serve(ctx context.Context, r *request, route degrade.Route, now,
 	r.tier = route.Tier
 	switch route.Tier {
 	case tierlock.Shared:
+		if coalesces(route) && r.place == nil {
+			l, err = c.inTurn(ctx, r, now, deadline)
+			return l, err, false
+		}
+		r.asked = true
 		return c.shared(ctx, r, route, now, deadline)
 	case tierlock.Local:
 		return c.standIn(ctx, r, route, &c.local, min(r.ttl, r.policy.Local.TTL), deadline)

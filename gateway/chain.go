@@ -176,7 +176,7 @@ func (c *Chain) told(r *request, l *Lock, err *tierlock.Error) {
 		return
 	}
 	now := time.Now()
-	info := AcquireInfo{Chain: c.name, Key: r.key, Ordered: r.order != nil, Entered: r.entry != 0, Took: now.Sub(r.began), Observed: r.observed, Instead: r.instead}
+	info := AcquireInfo{Chain: c.name, Key: r.key, Ordered: r.order != nil, Entered: r.entry != 0, Spared: r.spared(), Took: now.Sub(r.began), Observed: r.observed, Instead: r.instead}
 	if err != nil {
 		info.Verdict = err.Verdict
 	} else {

@@ -23,7 +23,8 @@ type lines struct {
 type lineShard struct {
 	mu    sync.Mutex
 	first map[tierlock.Key]*place // guarded by mu, like what each place says is
-	_     [48]byte                // keeps two shards off one cache line
+	onces int                     // places of calls that wait for no holder; guarded by mu
+	_     [40]byte                // keeps two shards off one cache line
 }
 
 // stance is what the call in a place is doing.
@@ -48,9 +49,10 @@ type place struct {
 
 	// All below is guarded by shard.mu.
 	next, prev *place
-	last       *place // of the line; kept by the first
-	held       bool   // somebody has the key, as far as the line knows; kept by the first
+	last       *place    // of the line; kept by the first
+	held       time.Time // when somebody had the key, as far as the line knows; zero: never; kept by the first
 	stance     stance
+	waits      bool               // it was told that the key is held, and waits for that to end
 	wake       context.CancelFunc // ends its sleep in the store's line; nil: it is not there
 	want       want
 	gift       gift
@@ -60,6 +62,7 @@ type place struct {
 type want struct {
 	hold  tierlock.Hold
 	named bool
+	once  bool      // it waits for its turn to ask, and for no holder
 	end   time.Time // of its wait, or its caller's deadline
 	till  time.Time // until when it may stand in the store's line; zero: it never did
 }
@@ -78,6 +81,9 @@ func (ls *lines) join(key tierlock.Key, hash uint64, w want) (p *place, first bo
 	defer s.mu.Unlock()
 	if s.first == nil {
 		s.first = make(map[tierlock.Key]*place)
+	}
+	if w.once {
+		s.onces++
 	}
 	head := s.first[key]
 	if head == nil {
@@ -99,8 +105,13 @@ func (p *place) leave(locked bool) (untaken gift, hold tierlock.Hold, ok bool) {
 		untaken, hold, ok = p.gift, p.want.hold, true
 		p.gift = gift{}
 	}
+	if p.want.once {
+		s.onces--
+	}
 	if was != alone {
-		p.held = p.held || locked
+		if locked && p.next != nil {
+			p.seenLocked(time.Now())
+		}
 		p.unlinkLocked()
 	}
 	p.stance = left
@@ -151,13 +162,44 @@ func (p *place) dissolve() {
 	}
 }
 
-// look tells what p is doing, whether it is the first of its line, and whether somebody
-// has the key as far as the line knows.
-func (p *place) look() (now stance, first, held bool) {
+// view is what a call sees of its line.
+type view struct {
+	stance stance    // its own
+	first  bool      // it is
+	held   time.Time // when somebody had the key, as far as the line knows; zero: never
+	behind bool      // somebody else is the first, and waits for a holder
+}
+
+func (p *place) look() view {
 	p.shard.mu.Lock()
 	defer p.shard.mu.Unlock()
-	head := p.shard.first[p.key]
-	return p.stance, head == p, head != nil && head.held
+	v := view{stance: p.stance}
+	if head := p.shard.first[p.key]; head != nil {
+		v.first, v.held = head == p, head.held
+		v.behind = !v.first && head.waits && head.stance != asking
+	}
+	return v
+}
+
+// sawHeld tells the line, which p is the first of, that somebody has the key.
+func (p *place) sawHeld() {
+	p.shard.mu.Lock()
+	p.seenLocked(time.Now())
+	p.shard.mu.Unlock()
+}
+
+// seenLocked notes that somebody had the key then, and wakes those in p's line whom that
+// answers.
+func (p *place) seenLocked(at time.Time) {
+	p.held = at
+	if p.shard.onces == 0 {
+		return
+	}
+	for q := p.next; q != nil; q = q.next {
+		if q.want.once {
+			poke(q.call)
+		}
+	}
 }
 
 // park is the end of asking: the key is held, and p may be handed it. w is the call as it
@@ -166,7 +208,8 @@ func (p *place) park(w want) {
 	p.shard.mu.Lock()
 	defer p.shard.mu.Unlock()
 	if p.stance == asking {
-		p.stance, p.held, p.want = parked, true, w
+		p.stance, p.waits, p.want = parked, true, w
+		p.seenLocked(time.Now())
 	}
 }
 

@@ -47,7 +47,7 @@ type ExplainedNext struct {
 	Reason  tierlock.Reason  `json:"reason,omitempty"`
 	Advice  tierlock.Advice  `json:"advice,omitempty"`
 	By      string           `json:"by"`               // what decided: health, order, store, holder (of this process), table, lock_delay
-	Admits  string           `json:"admits,omitempty"` // trickle: two a second try; ramp: Share of the wire may be out
+	Admits  string           `json:"admits,omitempty"` // trickle: two a second try; ramp: Share of the wire may be out; one: at a time for each key
 	Share   float64          `json:"share,omitempty"`
 	Others  *ExplainedNext   `json:"others,omitempty"` // what those are told who are not admitted
 
@@ -267,13 +267,15 @@ func (c *Chain) foreseeLocal(r *request, next ExplainedNext, here []ExplainedHol
 	return next
 }
 
-// admitted says who may go out to a store that is slow or coming back.
+// admitted says who may go out to a store that is slow, full or coming back.
 func (n *ExplainedNext) admitted(r *request, route degrade.Route) {
 	switch route.Admit {
 	case degrade.AdmitTrickle:
 		n.Admits = "trickle"
 	case degrade.AdmitRamp:
 		n.Admits, n.Share = "ramp", route.Share
+	case degrade.AdmitOne:
+		n.Admits = "one"
 	default:
 		return
 	}

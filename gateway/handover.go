@@ -67,7 +67,8 @@ func (l *Lock) handOver(ctx context.Context, now time.Time) parting {
 	}
 	order := c.order.Load().of()
 	route := degrade.Decide(&c.current.Load().Ladder, order, l.ladder.now.Load(), now, l.hash)
-	if order.Covers(now, l.hash) || route != (degrade.Route{Tier: tierlock.Shared}) || c.gw.closed.Load() {
+	plain := route == degrade.Route{Tier: tierlock.Shared} || coalesces(route)
+	if order.Covers(now, l.hash) || !plain || c.gw.closed.Load() {
 		return parting{}
 	}
 	p, want := c.gw.lines.claim(l.grant.Key, l.hash, func(w want) bool {

@@ -38,6 +38,7 @@ type (
 		Took    time.Duration  // the whole call
 		Waited  time.Duration  // the part of Took since the first answer "held", or in line behind another call of the process
 		Ordered bool           // an operator's order decided the tier
+		Spared  bool           // on_saturated coalesce: answered, or handed the lock, without a question of its own to a store whose wire is full
 		Entered bool           // one more entry into a lock in hand: Released tells of all of them once
 		// Observed is why the ladder of a chain on observe would have had the call answered
 		// otherwise, Instead the tier it would have asked, 0 for none. Empty: it would not.

@@ -33,15 +33,18 @@ type request struct {
 	business   *audit.Business
 	optimistic func(context.Context) error
 
-	tier     tierlock.Tier   // that was asked last; zero: none was
-	lined    time.Time       // until when the store may keep a place in its line for this id; zero: it was not asked to
-	streak   streak          // of the hand-over that it took
-	order    *degrade.Order  // that decided the last route; nil: none did
-	observed tierlock.Reason // why the last route would have been another, were the chain not on observe
-	instead  tierlock.Tier   // that it would have asked
-	heldAt   time.Time       // of the first answer "held" or the place in line; zero: there was none
-	held     tierlock.Answer
-	heldBy   tierlock.Waiter // of whoever answered "held"; nil: it cannot tell when to ask again
+	tier      tierlock.Tier   // that was asked last; zero: none was
+	lined     time.Time       // until when the store may keep a place in its line for this id; zero: it was not asked to
+	streak    streak          // of the hand-over that it took
+	once      bool            // it waits for its turn, and for no holder
+	asked     bool            // it has asked the store, or for a place on its wire
+	coalesced bool            // the last route let one call for each key out at a time
+	order     *degrade.Order  // that decided the last route; nil: none did
+	observed  tierlock.Reason // why the last route would have been another, were the chain not on observe
+	instead   tierlock.Tier   // that it would have asked
+	heldAt    time.Time       // of the first answer "held" or the place in line; zero: there was none
+	held      tierlock.Answer
+	heldBy    tierlock.Waiter // of whoever answered "held"; nil: it cannot tell when to ask again
 	waiting
 	debt *entry // what the ledger had under this (key, id), taken over by this request
 }
@@ -96,7 +99,7 @@ func (r *request) deadline(ctx context.Context, now time.Time) time.Time {
 
 // want is what whoever hands a lock over to this call must know of it.
 func (r *request) want(ctx context.Context) want {
-	w := want{hold: r.hold(r.ttl), named: r.named, end: r.end, till: r.lined}
+	w := want{hold: r.hold(r.ttl), named: r.named, once: r.once, end: r.end, till: r.lined}
 	if own, ok := ctx.Deadline(); ok && own.Before(w.end) {
 		w.end = own
 	}
@@ -111,7 +114,7 @@ func (r *request) route(now time.Time) degrade.Route {
 	if r.order = o; !o.Covers(now, r.hash) {
 		r.order = nil
 	}
-	r.observed, r.instead = route.Observed, route.Instead
+	r.observed, r.instead, r.coalesced = route.Observed, route.Instead, coalesces(route)
 	return route
 }
 

@@ -29,7 +29,7 @@ func (c *Chain) shared(ctx context.Context, r *request, route degrade.Route, now
 		return nil, err, again
 	}
 	req := c.wanted(r.hold(r.ttl), deadline)
-	if c.store.traits.Waiter != nil && r.end.Sub(now) > askRoom {
+	if c.store.traits.Waiter != nil && !r.once && r.end.Sub(now) > askRoom {
 		req.WaitTill, r.lined = r.end, r.end
 	}
 	ans, cause := c.store.Acquire(tierlock.Until(ctx, deadline), req)

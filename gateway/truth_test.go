@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/degrade"
 	"github.com/tierlock/tierlock/gateway"
 	"github.com/tierlock/tierlock/switchcfg"
 )
@@ -47,6 +48,7 @@ func TestTruthTable(t *testing.T) {
 		key                     string
 		within                  time.Duration
 		strong, guarded, weakly answer
+		coalesce                bool // of the weak chain, where its wire is full
 	}{
 		{
 			name: "well", make: func(one) {}, key: "a", within: atOnce,
@@ -77,6 +79,10 @@ func TestTruthTable(t *testing.T) {
 			strong: system(tierlock.ReasonSaturated), guarded: optimistic(tierlock.ReasonSaturated), weakly: granted(tierlock.Local),
 		},
 		{
+			name: "saturated, coalescing, no place", make: func(k one) { k.Store.Saturate(true); time.Sleep(5300 * time.Millisecond) }, key: "a", within: attempt, coalesce: true,
+			strong: system(tierlock.ReasonSaturated), guarded: optimistic(tierlock.ReasonSaturated), weakly: optimistic(tierlock.ReasonSaturated),
+		},
+		{
 			name: "down, found out by this request", make: func(k one) { k.Store.Down(true) }, key: "a", within: atOnce,
 			strong: system(tierlock.ReasonDown), guarded: optimistic(tierlock.ReasonDown), weakly: granted(tierlock.Local),
 		},
@@ -100,7 +106,11 @@ func TestTruthTable(t *testing.T) {
 	for _, row := range rows {
 		for i, class := range classes {
 			t.Run(row.name+"/"+class.name, func(t *testing.T) {
-				bubble(t, class.policy(), func(t *testing.T, k one) {
+				policy := class.policy()
+				if row.coalesce && class.name == "weak" {
+					policy.Ladder.OnSaturated = degrade.FallbackCoalesce
+				}
+				bubble(t, policy, func(t *testing.T, k one) {
 					row.make(k)
 					began := time.Now()
 					tier, v := k.ask(row.key)

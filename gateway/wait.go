@@ -31,18 +31,25 @@ func (c *Chain) acquireWithin(ctx context.Context, r *request) (*Lock, *tierlock
 	r.at, r.turn = later(r.at, r.began), ask
 	if r.route(r.at).Tier == tierlock.Shared { // any other tier answers each on its own
 		var first bool
-		if r.place, first = c.gw.lines.join(r.key, r.hash, r.want(ctx)); !first {
+		r.place, first = c.gw.lines.join(r.key, r.hash, r.want(ctx))
+		if !first || r.coalesced && r.behindOwn(ctx) {
 			r.turn, r.heldAt = rest, r.at // it may be served without ever being answered "held"
 		}
 	}
 	l, err := r.run(ctx)
-	if r.place != nil {
-		if r.scatter {
-			r.place.dissolve()
-		}
-		r.leave(l != nil)
-	}
+	r.unline(l)
 	return l, err
+}
+
+// unline gives the place up, if the call has one, with what came of it.
+func (r *request) unline(l *Lock) {
+	if r.place == nil {
+		return
+	}
+	if r.scatter {
+		r.place.dissolve()
+	}
+	r.leave(l != nil)
 }
 
 // turn is what a waiting call does next.
@@ -65,6 +72,7 @@ type waiting struct {
 	lastHeld *tierlock.Error // the last answer "held"
 	gone     error           // why the caller wants no answer any more; nil: it does
 	scatter  bool            // the others in line must not wait for their turn
+	since    time.Time       // of a call that waits for its turn only: what is known of the key since then answers it
 }
 
 func (r *request) run(ctx context.Context) (l *Lock, err *tierlock.Error) {
@@ -87,6 +95,11 @@ func (r *request) run(ctx context.Context) (l *Lock, err *tierlock.Error) {
 		case err.Reason != tierlock.ReasonHeld:
 			r.scatter = r.storeFailed(err)
 			return nil, r.ended(err)
+		case r.once:
+			if r.place != nil {
+				r.place.sawHeld()
+			}
+			return nil, err
 		}
 		r.sleepOn(ctx, err)
 	}
@@ -182,13 +195,15 @@ func (r *request) sleepAlone(ctx context.Context) {
 // or for its end.
 func (r *request) sleepInLine(ctx context.Context) {
 	p := r.place
-	now, first, held := p.look()
+	see := p.look()
 	switch {
-	case now == given:
+	case see.stance == given:
 		r.turn = take
-	case now == alone:
+	case see.stance == alone:
 		r.alone()
-	case now == claimed, !first, held && r.end.Sub(r.at) <= askRoom:
+	case r.once && see.stance == parked && r.answeredBy(see):
+		r.turn = end
+	case see.stance == claimed, !see.first, !see.held.IsZero() && r.end.Sub(r.at) <= askRoom:
 		r.pause(ctx, p.call, r.end)
 	case r.tries > 0 && r.heldBy != nil && r.due.IsZero():
 		r.beTold(ctx)
@@ -263,6 +278,8 @@ func (r *request) over() (*Lock, *tierlock.Error) {
 		return nil, held
 	case r.gone != nil:
 		return nil, r.because(tierlock.ReasonCanceled, r.gone)
+	case r.coalesced:
+		return nil, r.because(tierlock.ReasonSaturated, nil) // its turn never came
 	}
 	return nil, r.because(tierlock.ReasonAttempt, nil)
 }
@@ -282,7 +299,7 @@ func (r *request) knownHeld() *tierlock.Error {
 	if r.lastHeld != nil || r.place == nil {
 		return r.lastHeld
 	}
-	if _, _, held := r.place.look(); !held {
+	if see := r.place.look(); see.held.IsZero() || r.once && !r.answeredBy(see) {
 		return nil
 	}
 	now, ans := time.Now(), tierlock.Answer{Status: tierlock.Held}
@@ -294,8 +311,12 @@ func (r *request) knownHeld() *tierlock.Error {
 
 // storeFailed tells whether err is the store's and no waste of the others' time: they are
 // to meet it themselves, and at once. A call that ended by its own ctx, or that had no
-// time for a whole attempt, says nothing of the store.
+// time for a whole attempt, says nothing of the store. Where the wire is full and they go
+// one at a time, they go on doing so.
 func (r *request) storeFailed(err *tierlock.Error) bool {
+	if r.coalesced && err.Outcome == tierlock.Timeout {
+		return false
+	}
 	switch err.Reason {
 	case tierlock.ReasonCanceled, tierlock.ReasonLate:
 		return false

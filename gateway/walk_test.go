@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -24,6 +25,9 @@ func TestRandomWalk(t *testing.T) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			p := weak()
 			p.TTL, p.Local.Permits = 15*time.Second, 2
+			if seed%2 == 0 {
+				p.Ladder.OnSaturated = degrade.FallbackCoalesce
+			}
 			var steps heard[gateway.StepInfo]
 			bubble(t, p, func(t *testing.T, k one) { walk(t, k, seed) }, gateway.Hooks{Stepped: steps.hear})
 			contiguous(t, steps.told())
@@ -72,6 +76,7 @@ func (w *walker) enter(l *gateway.Lock, id string, by int) {
 
 func walk(t *testing.T, k one, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 0))
+	waits := []func(context.Context, string, ...gateway.Option) (*gateway.Lock, error){k.Lock, k.Lock, k.TryLock}
 	w := &walker{shared: map[string]int{}, local: map[string]int{}, grants: map[tierlock.RequestID]bool{}}
 	var script []string
 	step := func(format string, args ...any) { script = append(script, fmt.Sprintf(format, args...)) }
@@ -104,7 +109,8 @@ func walk(t *testing.T, k one, seed uint64) {
 		default:
 			id, hold := fmt.Sprint("k", rng.IntN(5)), time.Duration(rng.IntN(1500))*time.Millisecond
 			step("lock %s for %v", id, hold)
-			all.Go(func() { w.caller(t, k, id, hold) })
+			lock := waits[rng.IntN(len(waits))]
+			all.Go(func() { w.caller(t, lock, id, hold) })
 		}
 		pause := time.Duration(rng.IntN(800)) * time.Millisecond
 		step("sleep %v", pause)
@@ -121,9 +127,9 @@ func walk(t *testing.T, k one, seed uint64) {
 }
 
 // caller locks id, works while its context lives, and unlocks.
-func (w *walker) caller(t *testing.T, k one, id string, hold time.Duration) {
+func (w *walker) caller(t *testing.T, lock func(context.Context, string, ...gateway.Option) (*gateway.Lock, error), id string, hold time.Duration) {
 	began := time.Now()
-	l, err := k.Lock(t.Context(), id)
+	l, err := lock(t.Context(), id)
 	if took := time.Since(began); took > 500*time.Millisecond {
 		t.Errorf("lock %s answered %v after %v", id, err, took)
 	}

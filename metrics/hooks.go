@@ -122,6 +122,9 @@ func (m *Metrics) onAcquired(i gateway.AcquireInfo) {
 	if i.Observed != "" {
 		m.observed.get(observedLabels{i.Chain, i.Instead, i.Observed}).Inc()
 	}
+	if i.Spared {
+		m.spared.get(i.Chain).Inc()
+	}
 	if i.Waited > 0 {
 		m.waited.get(i.Chain).Observe(i.Waited.Seconds())
 	}

@@ -95,6 +95,7 @@ func TestEveryHookMovesItsMetrics(t *testing.T) {
 	h.Stepped(gateway.StepInfo{Chain: "order", Transition: degrade.Transition{From: degrade.Normal, To: degrade.Down, Reason: tierlock.ReasonDown, Dwell: 40 * time.Second}})
 	h.Acquired(gateway.AcquireInfo{Chain: "trial", Verdict: held, Observed: tierlock.ReasonDown, Instead: tierlock.Local})
 	h.Acquired(gateway.AcquireInfo{Chain: "trial", Verdict: held, Observed: tierlock.ReasonSaturated})
+	h.Acquired(gateway.AcquireInfo{Chain: "trial", Verdict: held, Spared: true})
 	h.Ordered(gateway.OrderInfo{Chain: "order", Order: degrade.Order{Mode: tierlock.ModeBypass}})
 	h.Ordered(gateway.OrderInfo{Chain: "order"})
 	h.Settled(gateway.SettleInfo{Chain: "order", Status: tierlock.Released})
@@ -106,7 +107,9 @@ func TestEveryHookMovesItsMetrics(t *testing.T) {
 	shows(t, reg, acquires, `
 		tierlock_acquires_total{chain="order",outcome="failure",reason="held",tier="shared"} 1
 		tierlock_acquires_total{chain="order",outcome="system_error",reason="down",tier="none"} 1
-		tierlock_acquires_total{chain="trial",outcome="failure",reason="held",tier="shared"} 2`)
+		tierlock_acquires_total{chain="trial",outcome="failure",reason="held",tier="shared"} 3`)
+	shows(t, reg, spared, `
+		tierlock_spared_total{chain="trial"} 1`)
 	shows(t, reg, observed, `
 		tierlock_observed_total{chain="trial",reason="down",tier="local"} 1
 		tierlock_observed_total{chain="trial",reason="saturated",tier="refused"} 1`)

@@ -21,6 +21,7 @@ type Metrics struct {
 	waited      *cache[string, prometheus.Observer]    // chain
 	unlockFails *cache[[2]string, prometheus.Counter]  // chain, reason
 	passed      *cache[string, prometheus.Counter]     // chain
+	spared      *cache[string, prometheus.Counter]     // chain
 	lost        *cache[[2]string, prometheus.Counter]  // chain, reason
 	settled     *cache[[2]string, prometheus.Counter]  // chain, status
 	stepped     *cache[[5]string, prometheus.Counter]  // chain, target, from, to, reason
@@ -48,6 +49,8 @@ func New(reg prometheus.Registerer) (*Metrics, error) {
 	m.unlockFails = pairs(b.counter(unlockFailures))
 	passes := b.counter(handOvers)
 	m.passed = newCache(func(chain string) prometheus.Counter { return passes.WithLabelValues(chain) })
+	calls := b.counter(spared)
+	m.spared = newCache(func(chain string) prometheus.Counter { return calls.WithLabelValues(chain) })
 	m.lost = pairs(b.counter(losses))
 	m.settled = pairs(b.counter(settled))
 	edges := b.counter(transitions)

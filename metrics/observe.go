@@ -197,6 +197,7 @@ func (m *Metrics) begin(chain string) {
 	m.lost.get([2]string{chain, string(tierlock.ReasonLost)})
 	m.waited.get(chain)
 	m.passed.get(chain)
+	m.spared.get(chain)
 }
 
 func tierWords() []string  { return words(tierlock.Shared, tierlock.Bypass) }

@@ -48,6 +48,7 @@ const (
 	settled        = "tierlock_settled_total"
 	heldLocks      = "tierlock_held_locks"
 	inDoubt        = "tierlock_in_doubt_entries"
+	spared         = "tierlock_spared_total"
 	hookPanics     = "tierlock_hook_panics_total"
 
 	tierActive  = "tierlock_tier_active"
@@ -118,6 +119,7 @@ func Table() []Metric {
 		{holdDuration, Histogram, "Time from grant to unlock.", []string{"chain", "tier"}, []float64{.001, .005, .01, .05, .1, .5, 1, 5, 10, 15, 60, 600}},
 		{unlockFailures, Counter, "Unlocks that did not give the lock back, by reason.", []string{"chain", "reason"}, nil},
 		{handOvers, Counter, "Locks handed to the next call of the same process that waited for the key, with no release in between.", chain, nil},
+		{spared, Counter, "Calls that were answered, or handed the lock, without a question of their own to a store whose wire is full (on_saturated: coalesce).", chain, nil},
 		{losses, Counter, "Locks lost while held, by reason.", []string{"chain", "reason"}, nil},
 		{settled, Counter, "Acquires in doubt that were settled afterwards, by what the store then said.", []string{"chain", "status"}, nil},
 		{heldLocks, Gauge, "Locks this process holds now.", chain, nil},

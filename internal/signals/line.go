@@ -54,6 +54,7 @@ const (
 	gotRefused = "refused" // no lock, and no leave to go on without
 	gotSlow    = "slow"    // the store is slow: two a second try
 	gotRamp    = "recovering"
+	gotOne     = "coalesced" // the wire is full: one call at a time for each key
 )
 
 // got is what a call got.

@@ -78,6 +78,8 @@ func (w *world) gets(o *degrade.Order, m *degrade.Machine, at time.Time) string 
 		return gotSlow
 	case route.Admit == degrade.AdmitRamp:
 		return gotRamp
+	case route.Admit == degrade.AdmitOne:
+		return gotOne
 	}
 	return route.Tier.String()
 }
