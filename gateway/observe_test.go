@@ -51,6 +51,7 @@ func TestAChainOnObserveStaysWithItsStore(t *testing.T) {
 		if last := told[len(told)-1]; last.Observed != "" {
 			t.Errorf("observed %q of a healthy store", last.Observed)
 		}
+		synctest.Wait() // who found it normal has told it
 		var states []degrade.State
 		for _, s := range steps.told() {
 			states = append(states, s.To)
