@@ -40,10 +40,7 @@ func (s *session) measure(ctx context.Context, l locker, under string, n int, sl
 	if err != nil {
 		return cell{}, err
 	}
-	hands := make([]*hand, n)
-	for g := range hands {
-		hands[g] = &hand{keys: ownKeys(under, g), took: new(histogram)}
-	}
+	hands := s.crew(n, under)
 	var ready, work sync.WaitGroup
 	var stop atomic.Bool
 	begin := make(chan struct{})
@@ -100,6 +97,19 @@ func ownKeys(under string, goroutine int) []string {
 		keys[i] = under + ":" + strconv.Itoa(goroutine) + ":" + strconv.Itoa(i)
 	}
 	return keys
+}
+
+// crew are n hands that have done nothing yet. Their histograms serve turn after turn: made
+// anew for each, they were more of an allocation profile than any contender.
+func (s *session) crew(n int, under string) []*hand {
+	for len(s.hands) < n {
+		s.hands = append(s.hands, &hand{took: new(histogram)})
+	}
+	for g, h := range s.hands[:n] {
+		*h.took = histogram{}
+		*h = hand{keys: ownKeys(under, g), took: h.took}
+	}
+	return s.hands[:n]
 }
 
 // hand is one goroutine at work.

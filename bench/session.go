@@ -26,6 +26,7 @@ type session struct {
 	json    bool   // wanted
 
 	admin   *redis.Client // for questions about the server, never for what is measured
+	hands   []*hand       // of the turn before, to be used again
 	memFile string
 	ends    []func() error
 }
