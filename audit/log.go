@@ -273,12 +273,13 @@ func (l *Log) buffer() *[]byte {
 // body encodes ev, with the log's clock error where it brings none, and its key hidden
 // where that is asked for.
 func (l *Log) body(ev *Event, b []byte) []byte {
-	hidden := len(l.cfg.Digest.Chains) > 0 && !ev.Type.Marker()
-	if !hidden && (ev.ClockError != 0 || ev.Type.Marker()) {
+	hidden := len(l.cfg.Digest.Chains) > 0
+	unsure := ev.ClockError == 0 && l.cfg.ClockError != 0
+	if ev.Type.Marker() || !hidden && !unsure {
 		return ev.appendBody(b)
 	}
 	own := *ev
-	if own.ClockError == 0 {
+	if unsure {
 		own.ClockError = l.cfg.ClockError
 	}
 	if hidden {

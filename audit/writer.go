@@ -23,55 +23,56 @@ func (l *Log) write() {
 	defer close(l.written)
 	gather := time.NewTimer(rest)
 	defer gather.Stop()
-	var spare []Event
 	for {
 		select {
 		case <-l.notes.wake:
-			spare = l.writeAll(spare)
+			l.writeAll()
 		case asked := <-l.flushes:
-			spare = l.writeAll(spare)
+			l.writeAll()
 			close(asked)
 		}
 		if l.notes.closed.Load() {
-			l.writeAll(spare)
+			l.writeAll()
 			return
 		}
 		gather.Reset(rest)
 		select {
 		case <-gather.C:
 		case asked := <-l.flushes:
-			spare = l.writeAll(spare)
+			l.writeAll()
 			close(asked)
 		}
 	}
 }
 
-func (l *Log) writeAll(spare []Event) []Event {
-	for i := range l.notes.stripes {
-		events := l.notes.stripes[i].take(spare)
-		for j := range events {
-			l.writeOne(&events[j])
-		}
-		clear(events) // let go of what they point to
-		spare = events
-	}
-	return spare
-}
-
-func (l *Log) writeOne(ev *Event) {
-	if err := checkRecorded(ev); err != nil {
-		l.log.Error("event refused", slog.Any("error", err))
-		return
-	}
+func (l *Log) writeAll() {
+	var ev Event
 	buf := l.buffer()
 	defer l.bodies.Put(buf)
-	*buf = l.body(ev, (*buf)[:0])
-	if err := l.spool.Add(context.Background(), *buf, roomOf(ev.Type)); err != nil {
+	for i := range l.notes.stripes {
+		for p := l.notes.stripes[i].take(); p != nil; p = p.done() {
+			for j := range p.notes[:p.n] {
+				p.notes[j].fill(&ev)
+				*buf = l.writeOne(&ev, (*buf)[:0])
+			}
+		}
+	}
+}
+
+// writeOne writes ev, and returns the room that it was given for it.
+func (l *Log) writeOne(ev *Event, room []byte) []byte {
+	if err := checkRecorded(ev); err != nil {
+		l.log.Error("event refused", slog.Any("error", err))
+		return room
+	}
+	room = l.body(ev, room)
+	if err := l.spool.Add(context.Background(), room, roomOf(ev.Type)); err != nil {
 		if !errors.Is(err, ErrFull) && !errors.Is(err, ErrFailed) {
 			l.log.Error("event refused", slog.Any("error", err))
 		}
 		l.dropped(1)
-		return
+		return room
 	}
 	l.count.noted.Add(1)
+	return room
 }

@@ -38,10 +38,20 @@ func (f frame) size() int { return frameHead + len(f.body) }
 
 // appendFrame appends a frame whose seq and CRC are filled in by stamp.
 func appendFrame(b []byte, k kind, body []byte) []byte {
+	b = withRoom(b, frameHead+len(body))
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(body)))
 	b = append(b, byte(k))
 	b = append(b, make([]byte, 12)...)
 	return append(b, body...)
+}
+
+// withRoom is b with room for n bytes more. Left to append, a batch that grows to a megabyte
+// is copied five times over; doubled, once.
+func withRoom(b []byte, n int) []byte {
+	if len(b)+n <= cap(b) {
+		return b
+	}
+	return append(make([]byte, 0, max(2*cap(b), len(b)+n, 16<<10)), b...)
 }
 
 // stamp fills in seq and CRC of the frame at the start of b and returns its size.
