@@ -123,7 +123,7 @@ func (b *batcher) ask(q *question, to place, s *script, r *rider) (reply, time.T
 	r.asked, r.deadline, r.state = q.asked, q.deadline, inLine
 	b.join(r)
 	b.mu.Unlock()
-	return b.wait(q.Context, r)
+	return b.wait(q.caller, r)
 }
 
 // alone carries one operation on the caller's goroutine.
@@ -133,8 +133,9 @@ func (b *batcher) alone(q *question, to place, s *script, r *rider) (reply, time
 	if r.limit.clock == nil {
 		r.limit.sent = time.Now()
 	}
-	said, err := r.call.reply(r.call.run(q, b.client), 0)
-	b.node.heard(q, r.limit.sent, said)
+	ctx := q.context()
+	said, err := r.call.reply(r.call.run(ctx, b.client), 0)
+	b.node.heard(ctx, r.limit.sent, said)
 	return said, r.limit.sent, err
 }
 

@@ -77,11 +77,10 @@ func (b *batcher) callHelp(now time.Time) {
 
 // connect makes the pool have one connection more, unless one has come free meanwhile.
 func (b *batcher) connect() bool {
-	now := time.Now()
-	q := &question{Context: context.Background(), asked: now, deadline: now.Add(b.node.cfg.Timeout)}
-	defer q.end()
-	cmd := redis.NewCmd(q, "ping")
-	err := b.client.Process(q, cmd)
+	ctx := &timed{Context: context.Background(), deadline: time.Now().Add(b.node.cfg.Timeout)}
+	defer ctx.end()
+	cmd := redis.NewCmd(ctx, "ping")
+	err := b.client.Process(ctx, cmd)
 	return err == nil || answered(err)
 }
 
@@ -126,8 +125,8 @@ func (b *batcher) drive(t *trip) {
 			last = r.deadline
 		}
 	}
-	q := &question{Context: context.Background(), asked: t.began, deadline: last}
-	defer q.end()
+	ctx := &timed{Context: context.Background(), deadline: last}
+	defer ctx.end()
 	t.ops, t.said, t.failed = t.ops[:0], t.said[:0], t.failed[:0]
 	if t.alike() {
 		for _, r := range t.riders {
@@ -135,7 +134,7 @@ func (b *batcher) drive(t *trip) {
 		}
 		c := t.riders[0].script.call(place{node: b.node}, t.words, t.ops...)
 		t.words = c.words
-		t.hear(&c, c.run(q, b.client))
+		t.hear(&c, c.run(ctx, b.client))
 		return
 	}
 	t.calls = t.calls[:0]
@@ -151,7 +150,7 @@ func (b *batcher) drive(t *trip) {
 		c := rest[0].script.call(place{node: b.node}, nil, ops...)
 		t.calls, rest = append(t.calls, &c), rest[n:]
 	}
-	for i, cmd := range pipelined(q, b.client, t.calls) {
+	for i, cmd := range pipelined(ctx, b.client, t.calls) {
 		t.hear(t.calls[i], cmd)
 	}
 }

@@ -53,11 +53,11 @@ func (s *Store) Examine(ctx context.Context, prefix string) ([]Examination, erro
 		return nil, err
 	}
 	defer q.end()
-	masters, err := s.masters(q)
+	masters, err := s.masters(q.context())
 	if err != nil {
 		return nil, err
 	}
-	found := each(masters, func(n *node) Examination { return n.examine(q, prefix) })
+	found := each(masters, func(n *node) Examination { return n.examine(q.context(), prefix) })
 	if !s.cfg.Cluster && s.cfg.Sentinel == nil {
 		return found, nil
 	}
@@ -72,15 +72,15 @@ func (s *Store) Examine(ctx context.Context, prefix string) ([]Examination, erro
 		cfg.Sentinel = nil // behind sentinels connections to replicas are refused
 		n := newNode(&cfg, addr)
 		defer func() { _ = n.close() }()
-		x := n.examine(q, prefix)
+		x := n.examine(q.context(), prefix)
 		x.Copy = true
 		return x
 	})...), nil
 }
 
 // masters are the servers that grant; in a Cluster they must be found out first.
-func (s *Store) masters(q *question) ([]*node, error) {
-	if _, err := s.servers.probes(q, ""); err != nil {
+func (s *Store) masters(ctx context.Context) ([]*node, error) {
+	if _, err := s.servers.probes(ctx, ""); err != nil {
 		return nil, err
 	}
 	return s.servers.serving(""), nil

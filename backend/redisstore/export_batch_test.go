@@ -19,7 +19,7 @@ func (s *Store) Gone() int {
 // together. The node serves key; InLine tells how many stand there.
 func (s *Store) Gather(t testing.TB, key tierlock.Key) (g Gathering) {
 	t.Helper()
-	to, err := s.servers.place(t.Context(), key)
+	to, err := s.servers.place(till{t.Context()}, key)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,11 +46,11 @@ func newFleet(cfg *Config, probe tierlock.Key) *fleet {
 }
 
 // known is the chart; where there is none yet, the first look is waited for.
-func (f *fleet) known(ctx context.Context) (*chart, error) {
+func (f *fleet) known(within bound) (*chart, error) {
 	if c := f.chart.Load(); c != nil {
 		return c, nil
 	}
-	if err := f.scout.await(ctx); err != nil {
+	if err := f.scout.await(within.context()); err != nil {
 		return nil, err
 	}
 	if c := f.chart.Load(); c != nil {
@@ -59,8 +59,8 @@ func (f *fleet) known(ctx context.Context) (*chart, error) {
 	return nil, &tierlock.Fault{Reason: tierlock.ReasonDown, Err: f.scout.lastError()}
 }
 
-func (f *fleet) place(ctx context.Context, key tierlock.Key) (place, error) {
-	c, err := f.known(ctx)
+func (f *fleet) place(within bound, key tierlock.Key) (place, error) {
+	c, err := f.known(within)
 	if err != nil {
 		return place{}, err
 	}
@@ -97,7 +97,7 @@ func (f *fleet) elsewhere(ctx context.Context, key tierlock.Key, from place, fau
 		}
 	}
 	if p.kind == pointsLater {
-		to, err := f.place(ctx, key)
+		to, err := f.place(till{ctx}, key)
 		to.alone, to.bare = true, true
 		return to, err
 	}
@@ -189,7 +189,7 @@ func (f *fleet) serving(target string) []*node {
 // probes are a key for each shard of target. A target that is no more has none: its keys
 // are well where they are now.
 func (f *fleet) probes(ctx context.Context, target string) ([]tierlock.Key, error) {
-	c, err := f.known(ctx)
+	c, err := f.known(till{ctx})
 	if err != nil {
 		return nil, err
 	}

@@ -61,11 +61,11 @@ func (s *Store) eachMaster(ctx context.Context, change func(context.Context, *no
 		return nil, err
 	}
 	defer q.end()
-	masters, err := s.masters(q)
+	masters, err := s.masters(q.context())
 	if err != nil {
 		return nil, err
 	}
-	return each(masters, func(n *node) LibraryState { return n.change(q, change) }), nil
+	return each(masters, func(n *node) LibraryState { return n.change(q.context(), change) }), nil
 }
 
 // change tells what the node has after change, or what kept it from being told or made.

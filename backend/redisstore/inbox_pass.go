@@ -52,7 +52,7 @@ func (b *inbox) passOn(key tierlock.Key) {
 // a lost word.
 func (b *inbox) tellNext(key tierlock.Key) {
 	now := time.Now()
-	q := &question{Context: b.ending, asked: now, deadline: now.Add(b.node.cfg.Timeout)}
+	q := questionOf(b.ending, now, now.Add(b.node.cfg.Timeout))
 	defer q.end()
 	r := riderFor(tierlock.Hold{Key: key, ID: tierlock.NewRequestID()})
 	defer r.free()

@@ -23,7 +23,7 @@ func (s *Store) Probe(ctx context.Context, target string) error {
 	if err != nil {
 		return err
 	}
-	keys, err := s.servers.probes(q, target)
+	keys, err := s.servers.probes(q.context(), target)
 	q.end()
 	if err != nil {
 		return err
@@ -50,9 +50,9 @@ func (s *Store) probe(ctx context.Context, key tierlock.Key) error {
 		return err
 	}
 	defer q.end()
-	hold := tierlock.Hold{Key: key, ID: tierlock.NewRequestID(), TTL: probeTTL}
+	hold, notAfter := tierlock.Hold{Key: key, ID: tierlock.NewRequestID(), TTL: probeTTL}, q.deadline // q may end before the probe does
 	return s.send(q, key, func(to place) error {
-		return to.node.prober.ask(q, func(ctx context.Context) error { return to.probe(ctx, hold, q.deadline) })
+		return to.node.prober.ask(q, func(ctx context.Context) error { return to.probe(ctx, hold, notAfter) })
 	})
 }
 

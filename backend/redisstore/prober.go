@@ -85,7 +85,7 @@ func (p *prober) start(f func()) bool {
 func (p *prober) ask(q *question, put func(ctx context.Context) error) error {
 	span := q.deadline.Sub(q.asked)
 	greeted, answered := make(chan time.Time, 1), make(chan error, 1)
-	ctx := context.WithValue(context.WithoutCancel(q.Context), greetedKey{}, greeted)
+	ctx := context.WithValue(context.WithoutCancel(q.caller), greetedKey{}, greeted)
 	ctx, cancel := context.WithDeadline(ctx, q.deadline.Add(span))
 	stop := context.AfterFunc(p.ending, cancel)
 	end := func() { stop(); cancel() }
@@ -104,8 +104,8 @@ func (p *prober) ask(q *question, put func(ctx context.Context) error) error {
 			if took := at.Sub(q.asked); took+took/2 > q.deadline.Sub(at) {
 				return nil
 			}
-		case <-q.Context.Done():
-			return fault(q.Context.Err())
+		case <-q.caller.Done():
+			return fault(q.caller.Err())
 		case <-late.C:
 			select {
 			case err := <-answered: // a busy machine comes to both at once

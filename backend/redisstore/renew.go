@@ -44,7 +44,7 @@ func (s *Store) Renew(ctx context.Context, holds []tierlock.Hold) ([]tierlock.An
 			if errors.Is(r.errs[i], errEntered) {
 				return from, nil
 			}
-			return s.servers.elsewhere(q, holds[i].Key, from, r.errs[i], turn)
+			return s.servers.elsewhere(q.context(), holds[i].Key, from, r.errs[i], turn)
 		})
 	}
 	for _, err := range r.errs {
@@ -142,7 +142,7 @@ func (r renewal) ask(q *question, to place, which []int) {
 		}
 	}
 	sent := time.Now()
-	for c, cmd := range pipelined(q, to.node.control, calls) {
+	for c, cmd := range pipelined(q.context(), to.node.control, calls) {
 		for i, at := range parts[c] {
 			reply, err := calls[c].reply(cmd, i)
 			r.hear(at, reply, sent, err)

@@ -93,12 +93,13 @@ func (s *Store) renewApart(q *question, hold tierlock.Hold) (answer tierlock.Ans
 
 // outlast has a record last at least ttl from now; where there is none, nothing is done.
 func (p place) outlast(q *question, record string, ttl time.Duration) error {
-	cmd := redis.NewIntCmd(q, "pexpire", record, ttl.Milliseconds(), "gt")
-	_, _ = p.node.control.Pipelined(q, func(pipe redis.Pipeliner) error {
+	ctx := q.context()
+	cmd := redis.NewIntCmd(ctx, "pexpire", record, ttl.Milliseconds(), "gt")
+	_, _ = p.node.control.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		if p.asking {
-			_ = pipe.Process(q, redis.NewCmd(q, "asking"))
+			_ = pipe.Process(ctx, redis.NewCmd(ctx, "asking"))
 		}
-		return pipe.Process(q, cmd)
+		return pipe.Process(ctx, cmd)
 	})
 	if err := cmd.Err(); err != nil {
 		return fault(err)

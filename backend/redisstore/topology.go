@@ -10,8 +10,8 @@ import (
 // topology is which servers a store has, and which of them serves a key.
 type topology interface {
 	// place is where questions about key go. Its error is a fault: no server is known. It
-	// ends by ctx's deadline.
-	place(ctx context.Context, key tierlock.Key) (place, error)
+	// ends with within.
+	place(within bound, key tierlock.Key) (place, error)
 	// elsewhere hears the fault with which a question about key ended at from, and tells
 	// where to put it again: only after an answer which says that nothing happened there
 	// and who serves the key instead. Else the fault comes back. turn counts from 0.
@@ -23,6 +23,14 @@ type topology interface {
 	probes(ctx context.Context, target string) ([]tierlock.Key, error)
 	close() error
 }
+
+// bound is what a call ends with. Only who has to wait asks for the context.
+type bound interface{ context() context.Context }
+
+// till is a bound that is a context from the beginning.
+type till struct{ context.Context } //nolint:containedctx // it is nothing else
+
+func (t till) context() context.Context { return t.Context }
 
 // place is a node, and how a question must be put to it.
 type place struct {
@@ -55,13 +63,13 @@ func (p place) ask(q *question, b *batcher, s *script, r *rider) (reply, time.Ti
 }
 
 // send puts a question about key where it belongs; put's error is a fault.
-func (s *Store) send(ctx context.Context, key tierlock.Key, put func(place) error) error {
-	to, err := s.servers.place(ctx, key)
+func (s *Store) send(q *question, key tierlock.Key, put func(place) error) error {
+	to, err := s.servers.place(q, key)
 	for turn := 0; err == nil; turn++ {
 		if err = put(to); err == nil {
 			return nil
 		}
-		to, err = s.servers.elsewhere(ctx, key, to, err, turn)
+		to, err = s.servers.elsewhere(q.context(), key, to, err, turn)
 	}
 	return err
 }
@@ -72,7 +80,7 @@ type single struct {
 	probe tierlock.Key
 }
 
-func (s single) place(context.Context, tierlock.Key) (place, error) {
+func (s single) place(bound, tierlock.Key) (place, error) {
 	return place{node: s.only}, nil
 }
 

@@ -21,7 +21,7 @@ func (s *Store) Wait(ctx context.Context, hold tierlock.Hold, held tierlock.Answ
 	pause := retryEvery
 	var box *inbox
 	var awake <-chan struct{} // nil, and silent, where no server is known
-	if to, err := s.servers.place(ctx, hold.Key); err == nil {
+	if to, err := s.servers.place(till{ctx}, hold.Key); err == nil {
 		box, pause = to.node.inbox, to.node.inbox.pause()
 		sleeper := box.join(hold.Key, hold.ID.Fingerprint())
 		if sleeper == nil {

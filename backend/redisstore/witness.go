@@ -57,9 +57,9 @@ func (s *Store) Witnesses(ctx context.Context) ([]WitnessState, error) {
 	return each(s.cfg.Addrs, func(addr string) WitnessState {
 		w := newWitness(f.cfg, addr)
 		defer w.close()
-		_, err := f.scout.ask(q, w)
+		_, err := f.scout.ask(q.context(), w)
 		if err == nil && s.cfg.Sentinel != nil {
-			err = w.quorum(q, s.cfg.Sentinel.Master)
+			err = w.quorum(q.context(), s.cfg.Sentinel.Master)
 		}
 		return WitnessState{addr, err}
 	}), nil
