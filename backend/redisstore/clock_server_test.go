@@ -39,6 +39,7 @@ func TestAcquireRefusedAfterAStepIsAskedOnceMore(t *testing.T) {
 	server.SetTime(time.Now())
 	store := open(t, redisstore.Config{Addrs: []string{server.Addr()}})
 	take(t, store, newHold(t, minute), tierlock.Granted)
+	listening(t, admin(t, server.Addr()), 1) // its subscription is there, and asks no more
 	for _, step := range []time.Duration{time.Hour, 2 * time.Hour} {
 		server.SetTime(time.Now().Add(step))
 		before := server.CommandCount()
