@@ -145,18 +145,35 @@ type Event struct {
 // Acquired is the event of a grant: ttl as granted by the store, maxHold the latest end
 // that renewals can reach (zero: none beyond ttl).
 func Acquired(g tierlock.Grant, ttl, maxHold time.Duration) Event {
-	return Event{
-		Type: TypeAcquire, Chain: g.Chain, Key: g.Key, ID: g.RequestID, Tier: g.Tier, Store: g.Store,
-		Exclusive: g.Exclusive, Token: g.Token, GrantedAt: g.AcquiredAt, TTL: ttl, MaxHold: maxHold,
-	}
+	var e Event
+	e.SetAcquired(&g, ttl, maxHold)
+	return e
+}
+
+// SetAcquired makes e what [Acquired] returns, without a copy.
+func (e *Event) SetAcquired(g *tierlock.Grant, ttl, maxHold time.Duration) {
+	e.set(TypeAcquire, g)
+	e.TTL, e.MaxHold = ttl, maxHold
 }
 
 // Ended is the event of a grant's end.
 func Ended(g tierlock.Grant, how How, outcome Work, at time.Time) Event {
-	return Event{
-		Type: TypeEnd, Chain: g.Chain, Key: g.Key, ID: g.RequestID, Tier: g.Tier, Store: g.Store,
-		Exclusive: g.Exclusive, Token: g.Token, GrantedAt: g.AcquiredAt, How: how, Outcome: outcome, EndedAt: at,
-	}
+	var e Event
+	e.SetEnded(&g, how, outcome, at)
+	return e
+}
+
+// SetEnded makes e what [Ended] returns, without a copy.
+func (e *Event) SetEnded(g *tierlock.Grant, how How, outcome Work, at time.Time) {
+	e.set(TypeEnd, g)
+	e.How, e.Outcome, e.EndedAt = how, outcome, at
+}
+
+// set makes e an event of g, and nothing else of what it was.
+func (e *Event) set(kind Type, g *tierlock.Grant) {
+	*e = Event{}
+	e.Type, e.Chain, e.Key, e.ID, e.Tier, e.Store = kind, g.Chain, g.Key, g.RequestID, g.Tier, g.Store
+	e.Exclusive, e.Token, e.GrantedAt = g.Exclusive, g.Token, g.AcquiredAt
 }
 
 // Optimistic is the event of an answer without a lock, given at the time at; outcome is

@@ -49,7 +49,7 @@ func (c *Chain) record(ctx context.Context, r *request, l *Lock, deadline time.T
 	if l.renewable() {
 		maxHold = c.policy.MaxHold
 	}
-	*ev = audit.Acquired(l.grant, l.ttl, maxHold) // nobody else writes the grant yet
+	ev.SetAcquired(&l.grant, l.ttl, maxHold) // nobody else writes the grant yet
 	l.fill(ev)
 	if !c.policy.Audit.Waits(l.tier) {
 		c.gw.audit.Note(ev)
@@ -77,7 +77,7 @@ func (h *lease) recordEnd(how audit.How, outcome audit.Work, at time.Time) {
 	gw := h.chain.gw
 	ev := gw.events.get()
 	defer gw.events.put(ev)
-	*ev = audit.Ended(h.grant, how, outcome, at)
+	ev.SetEnded(&h.grant, how, outcome, at)
 	ev.TTL = h.ttl
 	h.fill(ev)
 	gw.audit.Note(ev)
