@@ -42,12 +42,13 @@ func (l *Lock) bind(cancel context.CancelCauseFunc) {
 		over, cause = true, ErrUnlocked
 	}
 	if !over {
-		l.bound = append(l.bound, binding{l, cancel})
-		if l.timer == nil {
+		t := l.tiesLocked()
+		t.bound = append(t.bound, binding{l, cancel})
+		if t.timer == nil {
 			// A context is a promise to the millisecond, so it gets a timer of its own.
 			// A lock nobody made a context of only owes an end event: the watchdog
 			// brings that, and ten thousand locks need no timers.
-			l.timer = time.AfterFunc(time.Until(l.grant.ExpiresAt), l.expire)
+			t.timer = time.AfterFunc(time.Until(l.grant.ExpiresAt), l.expire)
 		}
 	}
 	l.mu.Unlock()

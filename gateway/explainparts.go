@@ -91,7 +91,7 @@ func (h *lease) explain(now time.Time) ExplainedHolder {
 	x := ExplainedHolder{
 		Holder: h.grant.RequestID.Fingerprint(), Tier: h.tier, Exclusive: h.grant.Exclusive, Token: h.grant.Token,
 		AcquiredAt: h.grant.AcquiredAt.UTC().Round(time.Microsecond), Expires: max(h.grant.ExpiresAt.Sub(now), 0).Milliseconds(),
-		Entries: len(h.more), Renews: h.every.Milliseconds(), Reason: h.reason,
+		Entries: len(h.moreLocked()), Renews: h.every.Milliseconds(), Reason: h.reason,
 	}
 	if !h.own.unlocked {
 		x.Entries++

@@ -21,6 +21,9 @@ const margin = 50 * time.Millisecond
 // another before until.
 func holdersEnd(until time.Time) time.Time { return until.Add(-margin) }
 
+// storesEnd is that until again.
+func storesEnd(expires time.Time) time.Time { return expires.Add(margin) }
+
 // The causes of a lock that is lost, inside the error that the contexts end with.
 var (
 	errExpired = errors.New("its time ran out")
@@ -45,23 +48,44 @@ type lease struct {
 	every    time.Duration // between renewals; 0: none; guarded by mu once it is watched
 	order    *degrade.Order
 	business *audit.Business
-	about    tierlock.Key // of the id, where the grant's key is a shard's; else zero
-	began    time.Time    // of the call, for the budget
+	about    tierlock.Key  // of the id, where the grant's key is a shard's; else zero
+	took     time.Duration // from the call to the grant, for the budget
 
 	mu      sync.Mutex
-	more    []*Lock        // entries after the first that were not given back; guarded by mu
 	grant   tierlock.Grant // guarded by mu: ExpiresAt moves with renewals; key, request id and AcquiredAt stay
-	until   time.Time      // the store does not grant to another before; guarded by mu
-	asked   time.Time      // the farthest end that the holder's own renewals asked for; guarded by mu
+	asked   time.Duration  // from AcquiredAt to the farthest end that the holder's own renewals asked for; guarded by mu
 	how     audit.How      // empty while live; guarded by mu
 	cause   error          // why the contexts ended; guarded by mu
 	outcome audit.Work     // guarded by mu
 	adopted bool           // may stand for a later hold than its own; guarded by mu
-	bound   []binding      // of the contexts; guarded by mu
-	timer   *time.Timer    // of the contexts, at ExpiresAt; guarded by mu
+	ties    *ties          // nil: it has none; guarded by mu
 
 	prev, next *lease // in the registry; guarded by its shard
 	slot       slot   // in the watchdog; guarded by its mutex
+}
+
+// ties are what a lock has only where somebody entered it once more, or works under a
+// context of it. Most come and go without, and are that much smaller.
+type ties struct {
+	more  []*Lock     // entries after the first that were not given back
+	bound []binding   // of the contexts
+	timer *time.Timer // of the contexts, at ExpiresAt
+}
+
+// tiesLocked are those of h, which has some from now on.
+func (h *lease) tiesLocked() *ties {
+	if h.ties == nil {
+		h.ties = new(ties)
+	}
+	return h.ties
+}
+
+// moreLocked are the entries after the first that were not given back.
+func (h *lease) moreLocked() []*Lock {
+	if h.ties == nil {
+		return nil
+	}
+	return h.ties.more
 }
 
 // attrs names the lock in a log line; never by its request id.
@@ -114,7 +138,7 @@ func (h *lease) isOver() bool {
 func (h *lease) storeEnd() time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.until
+	return storesEnd(h.grant.ExpiresAt)
 }
 
 // storeFrees is when the store has freed the key by itself, whatever became of the
@@ -126,7 +150,7 @@ func (h *lease) storeFrees(now time.Time) time.Time {
 	if h.how == "" {
 		now = later(now, h.grant.AcquiredAt.Add(h.chain.policy.MaxHold))
 	}
-	return later(now.Add(h.ttl), later(h.until, h.asked))
+	return later(now.Add(h.ttl), later(storesEnd(h.grant.ExpiresAt), h.grant.AcquiredAt.Add(h.asked)))
 }
 
 // extend moves the end to what a good renewal promised; it never moves it back. It tells
@@ -137,10 +161,10 @@ func (h *lease) extend(until time.Time) bool {
 	if h.how != "" {
 		return false
 	}
-	if until.After(h.until) {
-		h.until, h.grant.ExpiresAt = until, holdersEnd(until)
-		if h.timer != nil {
-			h.timer.Reset(time.Until(h.grant.ExpiresAt))
+	if end := holdersEnd(until); end.After(h.grant.ExpiresAt) {
+		h.grant.ExpiresAt = end
+		if h.ties != nil && h.ties.timer != nil {
+			h.ties.timer.Reset(time.Until(end))
 		}
 	}
 	return true
@@ -205,14 +229,18 @@ func (h *lease) finish(how audit.How, cause error, now time.Time) (e ending, ok 
 	}
 	h.how, h.cause = how, cause
 	e = ending{h, now}
-	bound, timer, outcome := h.bound, h.timer, h.outcome
-	h.bound, h.timer = nil, nil
+	outcome := h.outcome
+	var loose ties // from h, whose entries go on being given back
+	if h.ties != nil {
+		loose = *h.ties
+		h.ties.bound, h.ties.timer = nil, nil
+	}
 	h.mu.Unlock()
 
-	if timer != nil {
-		timer.Stop()
+	if loose.timer != nil {
+		loose.timer.Stop()
 	}
-	for _, b := range bound {
+	for _, b := range loose.bound {
 		b.cancel(cause)
 	}
 	h.chain.gw.watchdog.forget(h)
@@ -231,7 +259,7 @@ func (e *ending) held() time.Duration { return max(e.at.Sub(e.lock.grant.Acquire
 func (e *ending) info(now time.Time) ReleaseInfo {
 	info := ReleaseInfo{Grant: e.lock.grant, TTL: e.lock.ttl, Held: e.held(), Left: e.lock.grant.ExpiresAt.Sub(now)}
 	if b := e.lock.chain.policy.Budget; b > 0 {
-		info.Over = max(e.at.Sub(e.lock.began)-b, 0)
+		info.Over = max(e.held()+e.lock.took-b, 0)
 	}
 	return info
 }

@@ -35,12 +35,11 @@ func (c *Chain) newLock(ctx context.Context, r *request, by *granter, ans tierlo
 	t := &by.traits
 	h := &lease{
 		chain: c, by: by, ladder: r.ladder, hash: r.hash, tier: t.Tier, ttl: r.ttl,
-		streak: r.streak, order: r.order, business: r.business, about: r.about, began: r.began, outcome: audit.Unknown,
+		streak: r.streak, order: r.order, business: r.business, about: r.about, took: now.Sub(r.began), outcome: audit.Unknown,
 		grant: tierlock.Grant{
 			Chain: c.name, Key: r.key, RequestID: r.id, Tier: t.Tier, Scope: t.Scope, Exclusive: ans.Exclusive, Token: ans.Token,
 			AcquiredAt: now, ExpiresAt: holdersEnd(ans.Until), Store: t.Store, Replayed: ans.Status == tierlock.Mine,
 		},
-		until: ans.Until,
 	}
 	if !r.norenew && t.Tier != tierlock.Local { // a local lock has a hard end
 		h.every = c.policy.renewEvery(r.ttl)

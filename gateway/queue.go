@@ -5,8 +5,8 @@ import "time"
 // slot is an item's place in a queue: when it is due, and where it stands.
 type slot struct {
 	due   time.Time
-	index int  // in the queue, plus one; 0: not in it
-	gone  bool // never to be put in again
+	index int32 // in the queue, plus one; 0: not in it
+	gone  bool  // never to be put in again
 }
 
 // queued is what a queue holds.
@@ -24,9 +24,9 @@ func (q *queue[T]) set(item T, due time.Time) {
 	s.due = due
 	if s.index == 0 {
 		q.items = append(q.items, item)
-		s.index = len(q.items)
+		s.index = int32(len(q.items))
 	}
-	q.down(q.up(s.index - 1))
+	q.down(q.up(int(s.index) - 1))
 }
 
 // drop takes item out, if it is in.
@@ -35,7 +35,7 @@ func (q *queue[T]) drop(item T) {
 	if s.index == 0 {
 		return
 	}
-	i, last := s.index-1, len(q.items)-1
+	i, last := int(s.index)-1, len(q.items)-1
 	q.swap(i, last)
 	var none T
 	q.items[last] = none
@@ -58,7 +58,7 @@ func (q *queue[T]) less(i, j int) bool { return q.items[i].place().due.Before(q.
 
 func (q *queue[T]) swap(i, j int) {
 	q.items[i], q.items[j] = q.items[j], q.items[i]
-	q.items[i].place().index, q.items[j].place().index = i+1, j+1
+	q.items[i].place().index, q.items[j].place().index = int32(i+1), int32(j+1)
 }
 
 func (q *queue[T]) up(i int) int {

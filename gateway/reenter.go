@@ -67,14 +67,15 @@ func (c *Chain) reenter(ctx context.Context, r *request) (*Lock, *tierlock.Error
 func (h *lease) join(entry uint64, work <-chan struct{}) (l *Lock, added, live bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.how != "" || h.own.unlocked && len(h.more) == 0 { // over, or its last one is leaving
+	if h.how != "" || h.own.unlocked && len(h.moreLocked()) == 0 { // over, or its last one is leaving
 		return nil, false, false
 	}
 	if l = h.entryLocked(entry); l != nil && !l.unlocked {
 		return l, false, true
 	}
 	l = &Lock{lease: h, entry: entry, gives: entry, work: work}
-	h.more = append(h.more, l)
+	t := h.tiesLocked()
+	t.more = append(t.more, l)
 	return l, true, true
 }
 
@@ -92,7 +93,7 @@ func (h *lease) handle(entry uint64) *Lock {
 // entryLocked is the entry of that name, the first one also when it was given back; nil:
 // there is none.
 func (h *lease) entryLocked(entry uint64) *Lock {
-	for _, l := range h.more {
+	for _, l := range h.moreLocked() {
 		if l.entry == entry {
 			return l
 		}
@@ -201,11 +202,11 @@ func (l *Lock) leave() (leaving, []binding) {
 		return leftBefore, nil
 	}
 	l.unlocked = true
-	i := slices.Index(h.more, l)
+	i := slices.Index(h.moreLocked(), l)
 	if i >= 0 {
-		h.more = slices.Delete(h.more, i, i+1)
+		h.ties.more = slices.Delete(h.ties.more, i, i+1)
 	}
-	rest := h.more
+	rest := h.moreLocked()
 	if !h.own.unlocked {
 		rest = append(rest[:len(rest):len(rest)], &h.own)
 	}
@@ -227,7 +228,10 @@ func (l *Lock) leave() (leaving, []binding) {
 
 // unbindLocked takes out the contexts of this entry.
 func (l *Lock) unbindLocked() (own []binding) {
-	l.bound = slices.DeleteFunc(l.bound, func(b binding) bool {
+	if l.ties == nil {
+		return nil
+	}
+	l.ties.bound = slices.DeleteFunc(l.ties.bound, func(b binding) bool {
 		if b.to == l {
 			own = append(own, b)
 		}
@@ -242,7 +246,7 @@ func (h *lease) abandonedLocked() bool {
 	if !h.own.unlocked && !ended(h.own.work) {
 		return false
 	}
-	return !slices.ContainsFunc(h.more, func(l *Lock) bool { return !ended(l.work) })
+	return !slices.ContainsFunc(h.moreLocked(), func(l *Lock) bool { return !ended(l.work) })
 }
 
 // enterElsewhere enters a lock that another process holds in the shared store.

@@ -49,7 +49,7 @@ func (h *lease) ask(end time.Time) bool {
 	if h.how != "" {
 		return false
 	}
-	h.asked = later(h.asked, end)
+	h.asked = max(h.asked, end.Sub(h.grant.AcquiredAt))
 	return true
 }
 
