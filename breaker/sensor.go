@@ -29,6 +29,8 @@ const (
 
 // Ask is one operation that wants to start.
 type Ask struct {
+	// Now is when it asks, for whoever has just looked at the clock; zero: this moment.
+	Now time.Time
 	// Deadline of the attempt: the longest wait for a slot, too. Zero: no wait.
 	Deadline time.Time
 	Strong   bool // may use all of the wire
@@ -38,6 +40,13 @@ type Ask struct {
 	Gate   Gate
 	Share  float64 // GateRamp: above 0, at most 1; one operation may always be out
 	Tally  *Tally  // counts the operation while it is out; nil: nobody does
+}
+
+func (a *Ask) now() time.Time {
+	if a.Now.IsZero() {
+		return time.Now()
+	}
+	return a.Now
 }
 
 // Sensor watches one target for all chains that use it. All methods may be called at
@@ -82,7 +91,7 @@ func New(cfg Config) (*Sensor, error) {
 // shut, at ask.Deadline or the end of ctx if no slot gets free before. Slots go out in
 // the order of asking, but for weak asks while the weak part is full.
 func (s *Sensor) Enter(ctx context.Context, ask Ask) (Pass, error) {
-	now := time.Now()
+	now := ask.now()
 	s.mu.Lock()
 	if err := s.admitLocked(now, ask); err != nil {
 		s.mu.Unlock()
@@ -174,10 +183,10 @@ func (s *Sensor) await(ctx context.Context, ask Ask, w *waiter) (Pass, error) {
 }
 
 // Count notes an operation that is never refused: release, renew, lookup. It takes a slot
-// even if none is free, and neither breaker nor gate is asked. Of ask only Strong and Tally
-// matter.
+// even if none is free, and neither breaker nor gate is asked. Of ask only Now, Strong and
+// Tally matter.
 func (s *Sensor) Count(ask Ask) Pass {
-	now := time.Now()
+	now := ask.now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.wire.add(!ask.Strong, 1)

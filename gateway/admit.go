@@ -10,12 +10,12 @@ import (
 	"github.com/tierlock/tierlock/degrade"
 )
 
-// admit asks the sensor for a place on the wire, as the route allows, and waits for one
+// admit asks the sensor at now for a place on the wire, as the route allows, and waits for one
 // until the attempt's deadline. An order to the store, and a chain that only observes, pass
 // whatever the breaker says. again says that it turned the request away: the ladder may know a
 // lower tier by now.
-func (r *request) admit(ctx context.Context, route degrade.Route, deadline time.Time) (pass breaker.Pass, err *tierlock.Error, again bool) {
-	ask := r.ladder.ask()
+func (r *request) admit(ctx context.Context, route degrade.Route, now, deadline time.Time) (pass breaker.Pass, err *tierlock.Error, again bool) {
+	ask := r.ladder.ask(now)
 	ask.Deadline, ask.Forced = deadline, r.order != nil || r.policy.Ladder.Observe
 	switch route.Admit {
 	case degrade.AdmitTrickle:

@@ -51,10 +51,11 @@ func (g *Gateway) Attach(ctx context.Context, key tierlock.Key, id tierlock.Requ
 // attach looks a lock up that this process did not grant.
 func (c *Chain) attach(ctx context.Context, r *request) (*Lock, error) {
 	r.ladder = c.ladderOf(r.key)
-	pass := r.ladder.count()
-	ans, cause := c.store.Lookup(tierlock.Until(ctx, r.deadline(ctx, time.Now())), r.hold(r.ttl))
-	pass.Exit(cause)
 	now := time.Now()
+	pass := r.ladder.count(now)
+	ans, cause := c.store.Lookup(tierlock.Until(ctx, r.deadline(ctx, now)), r.hold(r.ttl))
+	pass.Exit(cause)
+	now = time.Now()
 	switch {
 	case cause != nil && canceled(ctx, now):
 		return nil, r.looked(tierlock.ReasonCanceled, cause)

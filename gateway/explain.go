@@ -197,7 +197,7 @@ func (c *Chain) lookFor(ctx context.Context, r *request) ExplainedStore {
 	if r.ladder.down() {
 		return ExplainedStore{Found: "unknown", Fault: tierlock.ReasonDown, Error: "not asked"}
 	}
-	pass := r.ladder.count()
+	pass := r.ladder.count(began)
 	ans, cause := c.store.Lookup(tierlock.Until(ctx, r.deadline(ctx, began)), r.hold(r.ttl))
 	pass.Exit(cause)
 	found := ExplainedStore{Took: time.Since(began).Microseconds()}

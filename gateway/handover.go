@@ -87,7 +87,7 @@ func (l *Lock) handOver(ctx context.Context, now time.Time) parting {
 	}
 	req := c.wanted(want.hold, deadline)
 	req.WaitTill = want.till
-	pass := l.counted()
+	pass := l.counted(now)
 	ans, cause := passer.Pass(detach(ctx, deadline), l.hold(), req)
 	pass.Exit(cause)
 	g := gift{route: route, answer: ans, cause: cause, deadline: deadline, streak: l.streak.on(now.Sub(l.grant.AcquiredAt))}

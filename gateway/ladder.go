@@ -87,12 +87,12 @@ func (l *ladder) tell(edge degrade.Transition) {
 	tell(l.chain.gw, "stepped", l.chain.gw.hooks.Stepped, StepInfo{Chain: l.chain.name, Target: l.target.name, Transition: edge})
 }
 
-// count notes an operation that is never refused.
-func (l *ladder) count() breaker.Pass { return l.target.sensor.Count(l.ask()) }
+// count notes an operation that is never refused and begins now.
+func (l *ladder) count(now time.Time) breaker.Pass { return l.target.sensor.Count(l.ask(now)) }
 
-// ask is an operation of the chain as its sensor sees it.
-func (l *ladder) ask() breaker.Ask {
-	return breaker.Ask{Strong: l.chain.policy.Ladder.Class == degrade.ClassStrong, Tally: &l.wire}
+// ask is an operation of the chain, which begins now, as its sensor sees it.
+func (l *ladder) ask(now time.Time) breaker.Ask {
+	return breaker.Ask{Now: now, Strong: l.chain.policy.Ladder.Class == degrade.ClassStrong, Tally: &l.wire}
 }
 
 // log writes an edge down. A store without parts has no target to name, and a reason that

@@ -208,8 +208,9 @@ func (h *lease) adopt() bool {
 // ending is what finish found. The lock's grant never changes after its end, so it is
 // read there without the mutex.
 type ending struct {
-	lock *lease
-	at   time.Time // the end; of a lock that ran out, when it did
+	lock  *lease
+	at    time.Time // the end; of a lock that ran out, when it did
+	cause error     // of its contexts' end
 }
 
 // finish is the one way a lock ends; ok tells whether this call ended it. Contexts are
@@ -228,7 +229,7 @@ func (h *lease) finish(how audit.How, cause error, now time.Time) (e ending, ok 
 		now = expires
 	}
 	h.how, h.cause = how, cause
-	e = ending{h, now}
+	e = ending{h, now, cause}
 	outcome := h.outcome
 	var loose ties // from h, whose entries go on being given back
 	if h.ties != nil {

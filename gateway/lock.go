@@ -99,8 +99,9 @@ func (l *Lock) IsHeld(ctx context.Context) (bool, error) {
 }
 
 func (l *Lock) lookup(ctx context.Context) (ans tierlock.Answer, err error) {
-	pass := l.counted()
-	ans, err = l.by.Lookup(tierlock.Until(ctx, time.Now().Add(l.chain.policy.Attempt)), l.hold())
+	now := time.Now()
+	pass := l.counted(now)
+	ans, err = l.by.Lookup(tierlock.Until(ctx, now.Add(l.chain.policy.Attempt)), l.hold())
 	pass.Exit(err)
 	return ans, err
 }

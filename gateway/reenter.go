@@ -122,7 +122,7 @@ func (c *Chain) enter(ctx context.Context, r *request, l *Lock, added bool) (*Lo
 		}
 		defer c.payDebt(r)
 	}
-	pass := l.counted()
+	pass := l.counted(time.Now())
 	ans, cause := l.by.Acquire(tierlock.Until(ctx, ask.NotAfter), ask)
 	pass.Exit(cause)
 	switch {
@@ -259,7 +259,7 @@ func (c *Chain) enterElsewhere(ctx context.Context, r *request) (*Lock, *tierloc
 		return nil, err
 	}
 	defer c.payDebt(r)
-	pass := r.ladder.count()
+	pass := r.ladder.count(time.Now())
 	ans, cause := c.store.Acquire(tierlock.Until(ctx, deadline), tierlock.Request{
 		Hold: r.hold(r.ttl), NotAfter: deadline, Fenced: c.policy.Fencing && c.store.traits.Fences, // the first token comes back
 	})

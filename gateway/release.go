@@ -44,8 +44,8 @@ func (l *Lock) Unlock(ctx context.Context) error {
 	info := e.info(now)
 	p := l.giveOn(ctx, now)
 	info.Passed, info.Deferred, info.Err = p.passed, p.deferred, p.err
-	if cause := l.endedBy(); !errors.Is(cause, ErrUnlocked) {
-		info.Err = cause // it had run out a moment before
+	if !errors.Is(e.cause, ErrUnlocked) {
+		info.Err = e.cause // it had run out a moment before
 	}
 	if info.Over > 0 {
 		l.chain.gw.log.LogAttrs(ctx, slog.LevelWarn, "budget passed", append(l.attrs(nil), slog.Duration("over", info.Over))...)
@@ -113,7 +113,7 @@ func (l *Lock) release(ctx context.Context, now time.Time) (found tierlock.Statu
 		l.chain.gw.ledger.add(l.chain.putOff(l))
 		return 0, true, l.failed("release", tierlock.ReasonDown, nil)
 	}
-	pass := l.counted()
+	pass := l.counted(now)
 	ans, cause := l.by.Release(detach(ctx, now.Add(l.chain.policy.Attempt)), l.hold())
 	pass.Exit(cause)
 	switch {
@@ -130,11 +130,11 @@ func (l *Lock) release(ctx context.Context, now time.Time) (found tierlock.Statu
 
 // counted counts an operation on the wire of a shared lock's target, until the pass is
 // told how it went; the zero Pass of any other lock counts nothing.
-func (h *lease) counted() breaker.Pass {
+func (h *lease) counted(now time.Time) breaker.Pass {
 	if h.tier != tierlock.Shared {
 		return breaker.Pass{}
 	}
-	return h.ladder.count()
+	return h.ladder.count(now)
 }
 
 // detach is ctx without its end, with a deadline and no timer.

@@ -21,13 +21,14 @@ func (l *Lock) Renew(ctx context.Context, ttl time.Duration) error {
 	if err := l.chain.policy.checkTTL(ttl); err != nil {
 		return err
 	}
-	deadline := time.Now().Add(l.chain.policy.Attempt)
+	now := time.Now()
+	deadline := now.Add(l.chain.policy.Attempt)
 	if !l.ask(deadline.Add(ttl)) {
 		return l.failed("renew", tierlock.ReasonLost, l.endedBy())
 	}
 	hold := l.whole()
 	hold.TTL = ttl
-	pass := l.counted()
+	pass := l.counted(now)
 	answers, cause := l.by.Renew(tierlock.Until(ctx, deadline), []tierlock.Hold{hold})
 	pass.Exit(cause)
 	var ans tierlock.Answer

@@ -192,7 +192,7 @@ func (e *entry) release(ctx context.Context, now time.Time) (tierlock.Answer, er
 	if e.ladder.down() {
 		return tierlock.Answer{}, errNotAsked
 	}
-	pass := e.ladder.count()
+	pass := e.ladder.count(now)
 	ans, err := e.ladder.target.store.Release(tierlock.Until(ctx, now.Add(settleIn)), e.hold)
 	pass.Exit(err)
 	return ans, err

@@ -23,8 +23,9 @@ func (c *Chain) shared(ctx context.Context, r *request, route degrade.Route, now
 			return nil, err, false
 		}
 		defer c.payDebt(r)
+		now = time.Now() // the ledger may have had to ask the store
 	}
-	pass, err, again := r.admit(ctx, route, deadline)
+	pass, err, again := r.admit(ctx, route, now, deadline)
 	if err != nil {
 		return nil, err, again
 	}

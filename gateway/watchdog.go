@@ -239,8 +239,9 @@ func (w *watchdog) renew(ctx context.Context, kind renewal, locks []*lease) {
 		holds[i] = l.whole()
 	}
 	chain := kind.ladder.chain
-	pass := locks[0].counted()
-	answers, err := kind.by.Renew(tierlock.Until(ctx, time.Now().Add(chain.policy.Attempt)), holds)
+	now := time.Now()
+	pass := locks[0].counted(now)
+	answers, err := kind.by.Renew(tierlock.Until(ctx, now.Add(chain.policy.Attempt)), holds)
 	pass.Exit(err)
 	for i, l := range locks {
 		var ans tierlock.Answer
