@@ -54,20 +54,20 @@ func (s *Store) acquire(q *question, req tierlock.Request) (answer tierlock.Answ
 
 // acquire also tells what the server's clock showed, in Unix microseconds.
 func (p place) acquire(q *question, req tierlock.Request) (tierlock.Answer, int64, error) {
-	r, sent, err := p.claim(q, req)
-	if err == nil && r.status == tierlock.Gone && req.Entry == 0 { // entered before, it ended while it was looked at
-		r, sent, err = p.claim(q, req)
+	answer, server, err := p.claim(q, req)
+	if answer.Status == tierlock.Gone && req.Entry == 0 { // entered before, it ended while it was looked at
+		return p.claim(q, req)
 	}
-	if err != nil {
-		return tierlock.Answer{}, 0, err
-	}
-	return r.answer(sent, req.TTL), r.now, nil
+	return answer, server, err
 }
 
-func (p place) claim(q *question, req tierlock.Request) (reply, time.Time, error) {
+func (p place) claim(q *question, req tierlock.Request) (tierlock.Answer, int64, error) {
 	r := p.node.wanted(req)
 	defer r.free()
-	return p.ask(q, p.node.acquiring, &acquireScript, r)
+	if err := p.ask(q, p.node.acquiring, &acquireScript, r); err != nil {
+		return tierlock.Answer{}, 0, err
+	}
+	return r.reply.answer(r.sent, req.TTL), r.reply.now, nil
 }
 
 // wanted is the operation that asks for req.

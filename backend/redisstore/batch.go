@@ -98,6 +98,7 @@ func riderFor(hold tierlock.Hold) *rider {
 // free lets r serve again, but for one that has left: its trip still knows it.
 func (r *rider) free() {
 	if r.state != left {
+		r.reply.holder = ""
 		riders.Put(r)
 	}
 }
@@ -106,10 +107,10 @@ func newBatcher(n *node, client *redis.Client) *batcher {
 	return &batcher{node: n, client: client, most: n.cfg.PoolSize, limit: min(trips, n.cfg.PoolSize)}
 }
 
-// ask puts r, a question to s, to the server at to, and also tells when it was sent. Its
-// error is a [*tierlock.Fault].
-func (b *batcher) ask(q *question, to place, s *script, r *rider) (reply, time.Time, error) {
-	if to.alone {
+// ask puts r, a question to s, to the server at to. What came of it stands in r, but for the
+// error, which is a [*tierlock.Fault].
+func (b *batcher) ask(q *question, to place, s *script, r *rider) error {
+	if to.alone || s == &passScript { // which serves one operation a call
 		return b.alone(q, to, s, r)
 	}
 	b.mu.Lock()
@@ -127,16 +128,17 @@ func (b *batcher) ask(q *question, to place, s *script, r *rider) (reply, time.T
 }
 
 // alone carries one operation on the caller's goroutine.
-func (b *batcher) alone(q *question, to place, s *script, r *rider) (reply, time.Time, error) {
+func (b *batcher) alone(q *question, to place, s *script, r *rider) (err error) {
 	r.call = s.call(to, r.room[:], &r.op)
 	r.limit.sent = time.Time{}
 	if r.limit.clock == nil {
 		r.limit.sent = time.Now()
 	}
 	ctx := q.context()
-	said, err := r.call.reply(r.call.run(ctx, b.client), 0)
-	b.node.heard(ctx, r.limit.sent, said)
-	return said, r.limit.sent, err
+	r.reply, err = r.call.reply(r.call.run(ctx, b.client), 0)
+	r.sent = r.limit.sent
+	b.node.heard(ctx, r.sent, r.reply)
+	return err
 }
 
 // back ends the trip of a caller that carried its own.
@@ -174,7 +176,7 @@ func (b *batcher) join(r *rider) {
 }
 
 // wait ends with r's answer, or with ctx.
-func (b *batcher) wait(ctx context.Context, r *rider) (reply, time.Time, error) {
+func (b *batcher) wait(ctx context.Context, r *rider) error {
 	if done := ctx.Done(); done == nil {
 		<-r.told
 	} else {
@@ -184,17 +186,17 @@ func (b *batcher) wait(ctx context.Context, r *rider) (reply, time.Time, error) 
 			b.mu.Lock()
 			if b.leave(r, ctx.Err()) {
 				b.mu.Unlock()
-				return reply{}, time.Time{}, r.err
+				return r.err
 			}
 			b.mu.Unlock()
 			<-r.told
 		}
 	}
-	said, sent, err := r.reply, r.sent, r.err
+	err := r.err
 	if r.state == served { // else its trip still knows it
 		r.trip, r.err = nil, nil
 	}
-	return said, sent, err
+	return err
 }
 
 // leave ends r's wait with a fault, unless it has been answered. b.mu is held.

@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"time"
 
 	"github.com/tierlock/tierlock"
 )
@@ -10,24 +9,22 @@ import (
 // Release gives an entry back, deletes the lock with the last one, and wakes the first in
 // its line.
 func (s *Store) Release(ctx context.Context, hold tierlock.Hold) (tierlock.Answer, error) {
-	return s.ask(ctx, hold, func(q *question, to place) (reply, time.Time, error) {
+	return s.ask(ctx, hold, func(q *question, to place) (*rider, error) {
 		r := riderFor(hold)
-		defer r.free()
 		r.lined()
-		return to.ask(q, to.node.controlling, &releaseScript, r)
+		return r, to.ask(q, to.node.controlling, &releaseScript, r)
 	})
 }
 
 // Lookup asks who holds the key.
 func (s *Store) Lookup(ctx context.Context, hold tierlock.Hold) (tierlock.Answer, error) {
-	return s.ask(ctx, hold, func(q *question, to place) (reply, time.Time, error) {
+	return s.ask(ctx, hold, func(q *question, to place) (*rider, error) {
 		r := riderFor(hold)
-		defer r.free()
-		return to.ask(q, to.node.controlling, &lookupScript, r)
+		return r, to.ask(q, to.node.controlling, &lookupScript, r)
 	})
 }
 
-func (s *Store) ask(ctx context.Context, hold tierlock.Hold, put func(*question, place) (reply, time.Time, error)) (tierlock.Answer, error) {
+func (s *Store) ask(ctx context.Context, hold tierlock.Hold, put func(*question, place) (*rider, error)) (tierlock.Answer, error) {
 	q, err := s.question(ctx)
 	if err != nil {
 		return tierlock.Answer{}, err
@@ -36,11 +33,13 @@ func (s *Store) ask(ctx context.Context, hold tierlock.Hold, put func(*question,
 	return s.put(q, hold, put)
 }
 
-func (s *Store) put(q *question, hold tierlock.Hold, put func(*question, place) (reply, time.Time, error)) (answer tierlock.Answer, err error) {
+// put has put make a rider and ask what it is to ask, and frees it.
+func (s *Store) put(q *question, hold tierlock.Hold, put func(*question, place) (*rider, error)) (answer tierlock.Answer, err error) {
 	err = s.send(q, hold.Key, func(to place) error {
-		r, sent, err := put(q, to)
+		r, err := put(q, to)
+		defer r.free()
 		if err == nil {
-			answer = r.answer(sent, hold.TTL)
+			answer = r.reply.answer(r.sent, hold.TTL)
 		}
 		return err
 	})

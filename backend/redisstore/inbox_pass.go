@@ -57,5 +57,5 @@ func (b *inbox) tellNext(key tierlock.Key) {
 	r := riderFor(tierlock.Hold{Key: key, ID: tierlock.NewRequestID()})
 	defer r.free()
 	r.lined()
-	_, _, _ = b.node.controlling.ask(q, place{node: b.node}, &releaseScript, r)
+	_ = b.node.controlling.ask(q, place{node: b.node}, &releaseScript, r)
 }

@@ -3,7 +3,6 @@ package redisstore
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/tierlock/tierlock"
 )
@@ -30,10 +29,9 @@ func (s *Store) Pass(ctx context.Context, from tierlock.Hold, to tierlock.Reques
 }
 
 func (s *Store) pass(q *question, from tierlock.Hold, to tierlock.Request) (tierlock.Answer, error) {
-	return s.put(q, to.Hold, func(q *question, at place) (reply, time.Time, error) {
+	return s.put(q, to.Hold, func(q *question, at place) (*rider, error) {
 		r := at.node.passed(from, to)
-		defer r.free()
-		return at.ask(q, at.node.controlling, &passScript, r)
+		return r, at.ask(q, at.node.controlling, &passScript, r)
 	})
 }
 

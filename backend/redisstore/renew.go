@@ -115,8 +115,8 @@ func (r renewal) ask(q *question, to place, which []int) {
 		at := which[0]
 		one := riderFor(r.holds[at])
 		defer one.free()
-		said, sent, err := to.ask(q, to.node.controlling, &renewScript, one)
-		r.hear(at, said, sent, err)
+		err := to.ask(q, to.node.controlling, &renewScript, one)
+		r.hear(at, one.reply, one.sent, err)
 		return
 	}
 	groups := map[uint16][]int{}

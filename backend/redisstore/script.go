@@ -94,10 +94,10 @@ type op struct {
 // about has o ask about hold. An op is filled where it stays: copied from hand to hand it
 // cost a sixth of the client's time (measured).
 func (o *op) about(hold tierlock.Hold) {
-	*o = op{
-		of: hold.Key, key: hold.Key.String(), ttl: hold.TTL.Milliseconds(), entry: hold.Entry,
-		depth: o.depth, fence: o.fence, line: o.line, // for their room
-	}
+	depth, fence, line := o.depth, o.fence, o.line // for their room
+	*o = op{}
+	o.depth, o.fence, o.line = depth, fence, line
+	o.of, o.key, o.ttl, o.entry = hold.Key, hold.Key.String(), hold.TTL.Milliseconds(), hold.Entry
 	hold.ID.AppendSecret(o.id[:0])
 	if o.entry != 0 {
 		o.deepen()

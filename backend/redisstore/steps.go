@@ -79,14 +79,14 @@ func (s *Store) renewApart(q *question, hold tierlock.Hold) (answer tierlock.Ans
 	err = s.send(q, hold.Key, func(to place) error {
 		r := riderFor(hold)
 		defer r.free()
-		said, sent, err := to.node.controlling.alone(q, to, &renewScript, r)
-		if err == nil {
-			if said.entered() {
-				said.depth = 1
-			}
-			answer = said.answer(sent, hold.TTL)
+		if err := to.node.controlling.alone(q, to, &renewScript, r); err != nil {
+			return err
 		}
-		return err
+		if r.reply.entered() {
+			r.reply.depth = 1
+		}
+		answer = r.reply.answer(r.sent, hold.TTL)
+		return nil
 	})
 	return answer, err
 }
@@ -114,8 +114,8 @@ func (s *Store) mint(q *question, req tierlock.Request) (token tierlock.Token, e
 		defer r.free()
 		r.key = string(r.fence)
 		r.shape, r.limit = 0, notAfter{}
-		said, _, err := to.node.acquiring.alone(q, to, &mintScript, r)
-		token = said.token
+		err := to.node.acquiring.alone(q, to, &mintScript, r)
+		token = r.reply.token
 		return err
 	})
 	return token, err

@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"time"
 
 	"github.com/tierlock/tierlock"
 )
@@ -40,26 +39,21 @@ type place struct {
 	bare   bool // with its own lock's key and no record beside it: they may be, too
 }
 
-// ask has b carry r, where its script serves one operation a call alone; where the lock
-// turns out to have been entered, once more with the record of its entries. Where that
-// record is in another place, the server says so.
-func (p place) ask(q *question, b *batcher, s *script, r *rider) (reply, time.Time, error) {
+// ask has b carry r; where the lock turns out to have been entered, once more with the
+// record of its entries. Where that record is in another place, the server says so.
+func (p place) ask(q *question, b *batcher, s *script, r *rider) error {
 	if p.bare {
 		if r.shape&shapeFenced != 0 {
-			return reply{}, time.Time{}, errApart
+			return errApart
 		}
 		r.shape &^= shapeLine // who waits asks by time
 	}
-	put := b.ask
-	if s == &passScript {
-		put = b.alone
-	}
-	said, sent, err := put(q, p, s, r)
-	if err != nil || !said.entered() || p.bare && s == &renewScript { // that record is renewed by itself
-		return said, sent, err
+	err := b.ask(q, p, s, r)
+	if err != nil || !r.reply.entered() || p.bare && s == &renewScript { // that record is renewed by itself
+		return err
 	}
 	r.deepen()
-	return put(q, p, s, r)
+	return b.ask(q, p, s, r)
 }
 
 // send puts a question about key where it belongs; put's error is a fault.
