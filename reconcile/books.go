@@ -33,6 +33,7 @@ type entry struct {
 	kind    Kind
 	state   State
 	certain bool
+	open    bool // provisional
 	cause   Cause
 	gap     *Gap
 }
@@ -116,7 +117,7 @@ func (b *books) switches() []SwitchPeriod {
 }
 
 func (b *books) finding(f *Finding) {
-	e := entry{kind: f.Kind, state: f.State, certain: f.Certain, gap: f.Gap}
+	e := entry{kind: f.Kind, state: f.State, certain: f.Certain, open: f.Provisional, gap: f.Gap}
 	if len(f.Causes) > 0 {
 		e.cause = f.Causes[0]
 	}
@@ -190,8 +191,11 @@ func (b *books) moment(j *Job) {
 // sum counts findings that stand.
 func (b *books) sum() {
 	s := &b.stats
-	s.Findings, s.Certain, s.Possible, s.Gaps = 0, 0, 0, 0
+	s.Findings, s.Certain, s.Possible, s.Provisional, s.Gaps = 0, 0, 0, 0, 0
 	b.each(func(e *entry, n int) {
+		if e.open && e.state != StateSuperseded && e.state != StateWithdrawn {
+			s.Provisional += n
+		}
 		switch {
 		case e.state == StateSuperseded || e.state == StateWithdrawn:
 		case e.kind != KindOverlap:

@@ -14,6 +14,9 @@ type feeds struct {
 	by        map[string]*feed
 	reported  map[string]Finding   // gaps and silences told already, by id
 	missed    map[seqOf]bool       // seqs among them
+	holes     map[string]hole      // gaps among them, by id
+	away      map[string]Finding   // silences among them, by producer
+	back      map[string]bool      // producers that have told what was missing of them
 	out       []Finding            // and to be told
 	moved     bool                 // gone may answer otherwise than it did
 	before    map[string]time.Time // when producers were heard before the partition was read again
@@ -36,19 +39,22 @@ type feed struct {
 	closed   bool      // its epoch is sealed
 	silent   bool
 
-	logs    map[uint64]*log      // by epoch
-	awaited map[uint64]time.Time // seqs that others name as their prev, and when
+	logs    map[uint64]*log // by epoch
+	awaited map[uint64]hole // seqs that others name as their prev, and between when they were written
 }
 
 func newFeeds(partition int) feeds {
-	return feeds{partition: partition, by: map[string]*feed{}, reported: map[string]Finding{}, missed: map[seqOf]bool{}}
+	return feeds{
+		partition: partition, by: map[string]*feed{}, reported: map[string]Finding{}, missed: map[seqOf]bool{},
+		holes: map[string]hole{}, away: map[string]Finding{}, back: map[string]bool{},
+	}
 }
 
 // hear takes note of one event and tells whether it is the first of its id here.
 func (fs *feeds) hear(ev *audit.Event, r *Record, now time.Time) (fresh bool) {
 	f, known := fs.by[ev.Producer]
 	if !known {
-		f = &feed{producer: ev.Producer, heard: fs.before[ev.Producer], logs: map[uint64]*log{}, awaited: map[uint64]time.Time{}}
+		f = &feed{producer: ev.Producer, heard: fs.before[ev.Producer], logs: map[uint64]*log{}, awaited: map[uint64]hole{}}
 		fs.by[ev.Producer] = f
 	}
 	f.offset = r.Offset
@@ -62,10 +68,13 @@ func (fs *feeds) hear(ev *audit.Event, r *Record, now time.Time) (fresh bool) {
 	// Of the first event that is read of a producer nobody can tell whether the one before
 	// is missing, unless the partition is read from its beginning.
 	if (known || r.Offset == 0) && ev.Prev != 0 && !f.has(ev.Prev) {
-		f.awaited[ev.Prev] = ev.Time()
+		f.awaited[ev.Prev] = hole{f.producer, f.mark, ev.Time()}
 	}
 	l.add(ev.Seq)
-	delete(f.awaited, ev.Seq)
+	if _, was := f.awaited[ev.Seq]; was {
+		delete(f.awaited, ev.Seq)
+		fs.back[f.producer] = true
+	}
 	if id := (seqOf{f.producer, ev.Seq}); len(fs.missed) > 0 && fs.missed[id] {
 		delete(fs.missed, id)
 		fs.withdraw(fs.sequenceID(f, ev.Seq)) // it has come after all
@@ -79,10 +88,10 @@ func (fs *feeds) hear(ev *audit.Event, r *Record, now time.Time) (fresh bool) {
 func (fs *feeds) begin(f *feed, ev *audit.Event) *log {
 	for number, old := range f.logs {
 		if number < ev.Epoch && ev.Seq <= old.highest {
-			fs.report(Finding{
+			fs.gap(Finding{
 				ID: idOf("folder", f.producer, strconv.FormatUint(ev.Epoch, 10)), Kind: KindGap, State: StateOpen, From: ev.Time(), To: ev.Time(),
 				Gap: &Gap{Partition: fs.partition, Producer: f.producer, Epoch: number, Cause: "folder_lost", From: old.highest + 1, At: ev.Time()},
-			})
+			}, old.sign)
 			break
 		}
 	}
@@ -115,9 +124,15 @@ func (fs *feeds) alive(f *feed, l *log, ev *audit.Event, r *Record, now time.Tim
 	if ev.Epoch > f.epoch {
 		f.epoch, f.closed, fs.moved = ev.Epoch, false, true
 	}
-	if f.silent {
+	returned := f.silent
+	if returned {
 		f.silent, fs.moved = false, true
-		fs.withdraw(silentID(f))
+	}
+	// Else it may be what it had told before, read again.
+	if gone, was := fs.away[f.producer]; was && (returned || ev.Time().After(gone.Gap.At)) {
+		delete(fs.away, f.producer)
+		fs.back[f.producer] = true
+		fs.withdraw(gone.ID)
 	}
 	switch {
 	case ev.Type == audit.TypeSeal && ev.Sealed == f.epoch:
@@ -205,7 +220,7 @@ func (fs *feeds) silence(now time.Time, idle time.Duration) {
 		}
 		f.silent, fs.moved = true, true
 		sign := f.sign(f.epoch)
-		fs.report(Finding{
+		fs.leave(Finding{
 			ID: silentID(f), Revision: sign.UnixMicro(), Digest: stamp(sign), Kind: KindSilent, State: StateOpen, From: sign, To: now,
 			Gap: &Gap{Partition: fs.partition, Producer: f.producer, Epoch: f.epoch, Cause: "silent", At: sign},
 		})
@@ -216,42 +231,42 @@ func (fs *feeds) silence(now time.Time, idle time.Duration) {
 func (fs *feeds) miss(horizon time.Time) {
 	for _, f := range fs.by {
 		for seq, at := range f.awaited {
-			if at.After(horizon) {
+			if at.to.After(horizon) {
 				continue
 			}
 			delete(f.awaited, seq)
 			fs.missed[seqOf{f.producer, seq}] = true
-			fs.report(Finding{
-				ID: fs.sequenceID(f, seq), Kind: KindGap, State: StateOpen, From: at, To: at,
-				Gap: &Gap{Partition: fs.partition, Producer: f.producer, Epoch: f.epoch, Cause: "sequence", From: seq, To: seq, At: at},
-			})
+			fs.gap(Finding{
+				ID: fs.sequenceID(f, seq), Kind: KindGap, State: StateOpen, From: at.to, To: at.to,
+				Gap: &Gap{Partition: fs.partition, Producer: f.producer, Epoch: f.epoch, Cause: causeSequence, From: seq, To: seq, At: at.to},
+			}, at.from)
 		}
 	}
 }
 
 // told reports a gap that the producer itself knows of.
 func (fs *feeds) told(f *feed, ev *audit.Event) {
-	fs.report(Finding{
+	fs.gap(Finding{
 		ID: idOf("gap", ev.EventID()), Kind: KindGap, State: StateOpen, From: ev.At, To: ev.At,
 		Gap: &Gap{
 			Partition: fs.partition, Producer: f.producer, Epoch: ev.Epoch, Cause: string(ev.Cause),
 			From: ev.From, To: ev.To, Count: ev.Count, At: ev.At,
 		},
-	})
+	}, f.mark)
 }
 
 // lost reports offsets that nobody can read any more: retention took them unread, or the
 // stream was cut.
-func (fs *feeds) lost(l Loss, now time.Time) {
+func (fs *feeds) lost(l Loss, horizon, now time.Time) {
 	cause := "retention"
 	if l.Shrunk {
 		cause = "shrunk"
 	}
-	fs.report(Finding{
+	fs.gap(Finding{
 		ID:   idOf(cause, strconv.Itoa(l.Partition), strconv.FormatInt(l.From, 10), strconv.FormatInt(l.To, 10)),
 		Kind: KindGap, State: StateOpen, From: now, To: now,
 		Gap: &Gap{Partition: l.Partition, Cause: cause, Count: uint64(l.To - l.From), At: now},
-	})
+	}, horizon)
 }
 
 // place notices a hold's event that lies in another partition than its key's, of width in
@@ -266,7 +281,7 @@ func (fs *feeds) place(ev *audit.Event, width int) {
 	if f.Gap == nil {
 		*f = Finding{
 			ID: idOf("partitions", strconv.Itoa(fs.partition), strconv.Itoa(width)), Kind: KindGap, State: StateOpen, From: ev.Time(), To: ev.Time(),
-			Gap: &Gap{Partition: fs.partition, Cause: "partitions"},
+			Gap: &Gap{Partition: fs.partition, Cause: causePartitions},
 		}
 	}
 	if ev.Time().Before(f.From) {
@@ -298,6 +313,21 @@ func (fs *feeds) settle(horizon time.Time) {
 // settled is how long after its last sign of life an epoch's last repeats have come.
 const settled = time.Hour
 
+// gap reports events that are missing: they were written after from.
+func (fs *feeds) gap(f Finding, from time.Time) {
+	fs.holes[f.ID] = hole{f.Gap.Producer, from, f.To}
+	if !from.IsZero() && from.Before(f.From) {
+		f.From = from
+	}
+	fs.report(f)
+}
+
+// leave reports a producer that has fallen silent.
+func (fs *feeds) leave(f Finding) {
+	fs.away[f.Gap.Producer] = f
+	fs.report(f)
+}
+
 func (fs *feeds) report(f Finding) {
 	if was, told := fs.reported[f.ID]; told && was.State != StateWithdrawn {
 		return
@@ -313,8 +343,18 @@ func (fs *feeds) withdraw(id string) {
 	}
 	f.State = StateWithdrawn
 	fs.reported[id] = f
+	if _, was := fs.holes[id]; was {
+		delete(fs.holes, id)
+		fs.back[f.Gap.Producer] = true
+	}
 	fs.out = append(fs.out, f)
 }
+
+// Causes of gaps.
+const (
+	causeSequence   = "sequence"   // a seq that another event names as its prev has not come
+	causePartitions = "partitions" // see place
+)
 
 func silentID(f *feed) string { return idOf("silent", f.producer, strconv.FormatUint(f.epoch, 10)) }
 

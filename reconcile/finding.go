@@ -59,8 +59,13 @@ type Finding struct {
 	Chain   string       `json:"chain,omitempty"`
 	Key     tierlock.Key `json:"key,omitzero"`
 	Certain bool         `json:"certain"` // at least one pair overlapped whatever the clocks
-	Causes  []Cause      `json:"causes,omitempty"`
-	Members []Interval   `json:"members,omitempty"` // by grant
+	// Provisional: events of its time are known to be missing, or their producer has fallen
+	// silent, so that a later revision may have other members, or withdraw it. One that is not
+	// is final as far as anybody has said: what comes all the same makes a revision too.
+	Provisional bool       `json:"provisional,omitempty"`
+	Awaited     []string   `json:"awaited,omitempty"` // the producers it waits for; none where nobody knows whose events are missing
+	Causes      []Cause    `json:"causes,omitempty"`
+	Members     []Interval `json:"members,omitempty"` // by grant
 	// Pairs counts the pairs of members that may have overlapped, CertainPairs those that
 	// did. Not every two members are a pair: they are connected through others.
 	Pairs        int       `json:"pairs,omitempty"`

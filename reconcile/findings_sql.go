@@ -31,7 +31,8 @@ func SQLFindings(db *sql.DB, d Dialect) (*FindingsTable, error) {
 	return &FindingsTable{db: db, d: d}, nil
 }
 
-// Create makes the tables of [Schema] where they are missing.
+// Create makes the tables of [Schema] where they are missing, and brings those of an older
+// version up to it.
 func (t *FindingsTable) Create(ctx context.Context) error { return createTables(ctx, t.db, t.d) }
 
 // createTables also takes a user who may create nothing where somebody else has created
@@ -45,14 +46,28 @@ func createTables(ctx context.Context, db *sql.DB, d Dialect) error {
 			return fmt.Errorf("reconcile: create tables: %w", err)
 		}
 	}
+	return addProvisional(ctx, db, d)
+}
+
+// addProvisional adds the column to a table that was made without it. Members of an older
+// version go on beside it: it has a default. Two that add it at once are told apart by
+// another look.
+func addProvisional(ctx context.Context, db *sql.DB, d Dialect) error {
+	if tablesThere(ctx, db) {
+		return nil
+	}
+	statement := `ALTER TABLE tierlock_findings ADD COLUMN provisional ` + d.flag() + ` NOT NULL DEFAULT ` + d.no()
+	if _, err := db.ExecContext(ctx, statement); err != nil && !tablesThere(ctx, db) {
+		return fmt.Errorf("reconcile: bring tierlock_findings up to date, with %q: %w", statement, err)
+	}
 	return nil
 }
 
-// tablesThere tells whether every table of [Schema] can be read.
+// tablesThere tells whether every table of [Schema] can be read, with all its columns.
 func tablesThere(ctx context.Context, db *sql.DB) bool {
-	for _, table := range []string{"tierlock_findings", "tierlock_repairs", "tierlock_messages", "tierlock_approvals"} {
+	for _, what := range []string{"provisional) FROM tierlock_findings", "*) FROM tierlock_repairs", "*) FROM tierlock_messages", "*) FROM tierlock_approvals"} {
 		var n int
-		if err := db.QueryRowContext(ctx, `SELECT count(*) FROM `+table+` WHERE 1 = 0`).Scan(&n); err != nil {
+		if err := db.QueryRowContext(ctx, `SELECT count(`+what+` WHERE 1 = 0`).Scan(&n); err != nil {
 			return false
 		}
 	}
@@ -74,8 +89,8 @@ func absent(err error) error {
 }
 
 const insertFinding = `INSERT INTO tierlock_findings
-  (id, revision, digest, stage, state, kind, chain, lock_key, certain, from_us, to_us, document)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) `
+  (id, revision, digest, stage, state, kind, chain, lock_key, certain, provisional, from_us, to_us, document)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) `
 
 // keepRow follows an INSERT that leaves a row which is there already as it is, and locks it.
 func (d Dialect) keepRow() string {
@@ -87,7 +102,7 @@ func (d Dialect) keepRow() string {
 
 // updateFinding has [Finding.Replaces] as its WHERE.
 const updateFinding = `UPDATE tierlock_findings SET revision = ?, digest = ?, stage = ?, state = ?, kind = ?, chain = ?, lock_key = ?,
-  certain = ?, from_us = ?, to_us = ?, document = ?
+  certain = ?, provisional = ?, from_us = ?, to_us = ?, document = ?
 WHERE id = ? AND (digest = ? AND stage <= ? OR digest <> ? AND revision <= ?)`
 
 // Put implements [Findings] in one transaction.
@@ -103,7 +118,7 @@ func (t *FindingsTable) Put(ctx context.Context, f Finding) error {
 	defer tx.Rollback() //nolint:errcheck // after a commit there is nothing to roll back
 	stage := f.State.Stage()
 	row := []any{
-		f.Revision, f.Digest, stage, string(f.State), string(f.Kind), storable(f.Chain), f.Key.String(), f.Certain,
+		f.Revision, f.Digest, stage, string(f.State), string(f.Kind), storable(f.Chain), f.Key.String(), f.Certain, f.Provisional,
 		f.From.UnixMicro(), f.To.UnixMicro(), string(document),
 	}
 	_, err = tx.ExecContext(ctx, t.d.bind(insertFinding+t.d.keepRow()), slices.Concat([]any{f.ID}, row)...)
@@ -157,6 +172,17 @@ func (t *FindingsTable) Find(ctx context.Context, id string) (Finding, bool, err
 func (t *FindingsTable) Standing(ctx context.Context, key tierlock.Key) ([]Finding, error) {
 	return t.list(ctx, `WHERE lock_key = ? AND kind = ? AND state NOT IN (?, ?)`,
 		key.String(), string(KindOverlap), string(StateSuperseded), string(StateWithdrawn))
+}
+
+// Missing implements [Absentees].
+func (t *FindingsTable) Missing(ctx context.Context, partition int) (out []Finding, err error) {
+	err = t.each(ctx, func(f Finding) error {
+		if f.Gap != nil && f.Gap.Partition == partition {
+			out = append(out, f)
+		}
+		return nil
+	}, `WHERE kind IN (?, ?) AND state = ?`, string(KindGap), string(KindSilent), string(StateOpen))
+	return out, err
 }
 
 func (t *FindingsTable) list(ctx context.Context, where string, args ...any) (out []Finding, err error) {

@@ -84,7 +84,11 @@ func (j *Job) take(ctx context.Context, b Batch) error {
 		j.fleet.drop(p)
 	}
 	for _, m := range b.Assigned {
-		j.windows[m.Partition] = newWindow(&j.cfg.Rule, m)
+		w := newWindow(&j.cfg.Rule, m)
+		if err := j.missing(ctx, w); err != nil {
+			return err
+		}
+		j.windows[m.Partition] = w
 	}
 	if b.Width > 0 {
 		j.width = b.Width
@@ -123,7 +127,7 @@ func (j *Job) live(partition int) bool {
 // lost takes in that records will never come. Where the stream begins anew below, what is
 // known of the partition's open groups is read again, with the records that are new there.
 func (j *Job) lost(ctx context.Context, w *window, l Loss) {
-	w.feeds.lost(l, time.Now())
+	w.feeds.lost(l, w.horizon, time.Now())
 	if !l.Shrunk {
 		w.next = max(w.next, l.To)
 		return
@@ -168,6 +172,9 @@ func (j *Job) step(ctx context.Context, complete bool) error {
 	for _, w := range j.windows {
 		if !complete && j.repairs.hungry(w.partition) {
 			w.again(now)
+		}
+		if !complete {
+			w.revisit(now)
 		}
 		again, err := j.reread(ctx, w, now)
 		if err == nil && !again {

@@ -58,6 +58,7 @@ func (j *Job) judge(ctx context.Context, w *window, complete bool) error {
 	w.feeds.settle(w.horizon)
 	for i := range found {
 		for f := range found[i].findings(w.rule) {
+			w.qualify(&f, complete)
 			if err := j.tell(ctx, w, f); err != nil {
 				return err
 			}

@@ -58,6 +58,21 @@ func (d Dialect) bind(query string) string {
 	}
 }
 
+// flag is the type of a yes or no, and no its word for no.
+func (d Dialect) flag() string {
+	if d == SQLite {
+		return "INTEGER"
+	}
+	return "BOOLEAN"
+}
+
+func (d Dialect) no() string {
+	if d == SQLite {
+		return "0"
+	}
+	return "FALSE"
+}
+
 // Schema are the statements that create tierlock_findings, where [SQLFindings] keeps
 // findings, tierlock_approvals, where [SQLApprovals] keeps who has said yes to what,
 // tierlock_repairs, where a [SQLHook] keeps the keys of what it has applied, and
@@ -65,12 +80,12 @@ func (d Dialect) bind(query string) string {
 // business database, the third so that row and repair are one transaction.
 func Schema(d Dialect) []string {
 	// A key is compared byte by byte and has room in an index: MySQL needs to be told both.
-	id, key, long, bytes, flag, end := "TEXT", "TEXT", "TEXT", "BLOB", "INTEGER", ""
+	id, key, long, bytes, flag, end := "TEXT", "TEXT", "TEXT", "BLOB", d.flag(), ""
 	switch d {
 	case Postgres:
-		bytes, flag = "BYTEA", "BOOLEAN"
+		bytes = "BYTEA"
 	case MySQL:
-		id, key, long, bytes, flag = "VARCHAR(64)", "VARCHAR(256)", "LONGTEXT", "LONGBLOB", "BOOLEAN"
+		id, key, long, bytes = "VARCHAR(64)", "VARCHAR(256)", "LONGTEXT", "LONGBLOB"
 		end = " ENGINE=InnoDB CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
 	}
 	findings := `CREATE TABLE IF NOT EXISTS tierlock_findings (
@@ -83,6 +98,7 @@ func Schema(d Dialect) []string {
   chain      ` + key + ` NOT NULL,
   lock_key   ` + key + ` NOT NULL,
   certain    ` + flag + ` NOT NULL,
+  provisional ` + flag + ` NOT NULL DEFAULT ` + d.no() + `,
   from_us    BIGINT NOT NULL,
   to_us      BIGINT NOT NULL,
   document   ` + long + ` NOT NULL`

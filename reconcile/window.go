@@ -32,7 +32,8 @@ type window struct {
 	open      int // holds in them
 	feeds     feeds
 
-	told map[string]told // overlap findings that have been given out, by id
+	told  map[string]told // overlap findings that have been given out, by id
+	lacks map[string]bool // producers that provisional ones of them wait for
 
 	next      int64     // offset after the last record
 	resume    int64     // nothing is judged or late below
@@ -59,7 +60,7 @@ type spent struct {
 
 func newWindow(rule *Rule, m Mark) *window {
 	return &window{
-		rule: rule, partition: m.Partition, lines: map[tierlock.Key]*line{}, feeds: newFeeds(m.Partition), told: map[string]told{},
+		rule: rule, partition: m.Partition, lines: map[tierlock.Key]*line{}, feeds: newFeeds(m.Partition), told: map[string]told{}, lacks: map[string]bool{},
 		next: m.Offset, resume: m.Read, floor: m.Judged, horizon: m.Judged, stretch: rule.DefaultError, marked: m, low: math.MaxInt64,
 	}
 }
@@ -69,7 +70,7 @@ func newWindow(rule *Rule, m Mark) *window {
 func (w *window) reread() {
 	fresh := newWindow(w.rule, Mark{Partition: w.partition, Read: w.next})
 	fresh.asOf, fresh.marked, fresh.markedAt, fresh.told = w.asOf, w.marked, w.markedAt, w.told
-	fresh.feeds.reported, fresh.feeds.missed, fresh.feeds.out = w.feeds.reported, w.feeds.missed, w.feeds.out
+	fresh.feeds.keep(&w.feeds)
 	fresh.feeds.before = w.feeds.heard()
 	for id, t := range fresh.told {
 		t.doubt = true
@@ -85,7 +86,8 @@ func (w *window) reread() {
 func (w *window) shrink(end int64) {
 	fresh := newWindow(w.rule, Mark{Partition: w.partition, Read: end})
 	fresh.asOf, fresh.told = w.asOf, w.told
-	fresh.feeds.reported, fresh.feeds.missed, fresh.feeds.out = w.feeds.reported, w.feeds.missed, w.feeds.out
+	fresh.feeds.keep(&w.feeds)
+	fresh.lacks = w.lacks
 	for id, t := range fresh.told {
 		t.doubt = false
 		fresh.told[id] = t
@@ -94,8 +96,9 @@ func (w *window) shrink(end int64) {
 }
 
 func (w *window) noteLate(key tierlock.Key, now time.Time) {
-	if w.lateSince.IsZero() {
-		w.lateSince, w.lateKeys = now, map[tierlock.Key]bool{}
+	w.again(now)
+	if w.lateKeys == nil {
+		w.lateKeys = map[tierlock.Key]bool{}
 	}
 	w.lateKeys[key] = true
 }

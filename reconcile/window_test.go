@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -117,12 +118,27 @@ func TestSilentProducerIsNamedAndReleased(t *testing.T) {
 		if len(got) != 1 || got[0].Gap.Producer != "silent" || len(l.store.standing(KindOverlap)) != 1 {
 			t.Fatalf("silent %+v, overlaps %d", got, len(l.store.standing(KindOverlap)))
 		}
+		overlap := l.store.standing(KindOverlap)[0]
+		if !overlap.Provisional || !slices.Equal(overlap.Awaited, []string{"silent"}) || l.job.Stats().Provisional != 1 {
+			t.Errorf("a finding that one producer may still change: provisional %v, waits for %v", overlap.Provisional, overlap.Awaited)
+		}
 		if l.job.Report().Complete {
 			t.Error("complete, though one producer may have more to tell")
 		}
 		pass(10*time.Second, nil, p, q, silent) // and back it is
 		if got := l.store.standing(KindSilent); len(got) != 0 || !l.job.Report().Complete {
 			t.Fatalf("still silent: %+v", got)
+		}
+		final := l.store.standing(KindOverlap)
+		if len(final) != 1 || final[0].ID != overlap.ID || final[0].Provisional || final[0].Awaited != nil || final[0].Revision <= overlap.Revision || l.job.Stats().Provisional != 0 {
+			t.Fatalf("all have told everything, and the finding stands as %+v", final)
+		}
+		conflict(t, p, q)
+		pass(10*time.Second, nil, p, q, silent)
+		for _, f := range l.store.standing(KindOverlap) {
+			if f.Provisional {
+				t.Errorf("%+v waits for somebody", f)
+			}
 		}
 	})
 }

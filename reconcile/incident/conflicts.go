@@ -101,7 +101,8 @@ func (m *maker) conflict(ctx context.Context, b both) (Conflict, error) {
 	f, where := b.finding()
 	own := f.Members[min(f.Carried, len(f.Members)):]
 	c := Conflict{
-		ID: f.ID, State: f.State, Where: where, Chain: f.Chain, Key: f.Key, Certain: f.Certain, Causes: append([]reconcile.Cause{}, f.Causes...),
+		ID: f.ID, State: f.State, Where: where, Chain: f.Chain, Key: f.Key, Certain: f.Certain,
+		Provisional: f.Provisional, Awaited: f.Awaited, Causes: append([]reconcile.Cause{}, f.Causes...),
 		Part: f.Part, Holds: len(own), Pairs: f.Pairs, CertainPairs: f.CertainPairs, Depth: f.Depth, From: f.From.UTC(), To: f.To.UTC(),
 		Business: []string{}, Repairs: append([]reconcile.Repair{}, f.Repairs...),
 		Members: append([]reconcile.Interval{}, f.Members[:min(len(f.Members), mostMembers)]...),

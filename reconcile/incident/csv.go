@@ -121,7 +121,7 @@ func (r *Report) conflictRows() (rows []row) {
 		c := &r.Conflicts[i]
 		rows = append(rows, row{
 			what: "conflict", id: c.ID, chain: c.Chain, key: c.Key.String(), state: string(c.State), certain: strconv.FormatBool(c.Certain),
-			cause: joined(c.Causes), from: stamp(c.From), to: stamp(c.To), count: strconv.Itoa(c.Holds), action: c.Where,
+			cause: joined(c.Causes), from: stamp(c.From), to: stamp(c.To), count: strconv.Itoa(c.Holds), action: c.Where + awaited(c),
 			detail: strings.Join(c.Business, " "),
 		})
 		for j := range c.Members {

@@ -17,7 +17,7 @@ var pageText string
 // by others.
 var page = template.Must(template.New("page").Funcs(template.FuncMap{
 	"stamp": stamp, "clean": clean, "causes": func(c []reconcile.Cause) string { return clean(joined(c)) },
-	"about": func(m reconcile.Interval) string { return clean(about(&m)) }, "gap": func(g Gap) string { return clean(gapText(&g)) },
+	"about": func(m reconcile.Interval) string { return clean(about(&m)) }, "awaited": func(p picture) string { return clean(awaited(p.Conflict)) }, "gap": func(g Gap) string { return clean(gapText(&g)) },
 }).Parse(pageText))
 
 // mostPictures is how many conflicts the page draws; the JSON has all.

@@ -121,13 +121,16 @@ type Health struct {
 
 // Conflict is one group of holds of one key that overlapped.
 type Conflict struct {
-	ID           string             `json:"id"`
-	State        reconcile.State    `json:"state"`
-	Where        string             `json:"where"` // found and stored, found only, stored only
-	Open         bool               `json:"open"`
-	Chain        string             `json:"chain"`
-	Key          tierlock.Key       `json:"key"`
-	Certain      bool               `json:"certain"`
+	ID      string          `json:"id"`
+	State   reconcile.State `json:"state"`
+	Where   string          `json:"where"` // found and stored, found only, stored only
+	Open    bool            `json:"open"`
+	Chain   string          `json:"chain"`
+	Key     tierlock.Key    `json:"key"`
+	Certain bool            `json:"certain"`
+	// Provisional: events of its time are missing, so that it may still change; see reconcile.Finding.
+	Provisional  bool               `json:"provisional,omitempty"`
+	Awaited      []string           `json:"awaited,omitempty"` // the producers that it waits for
 	Causes       []reconcile.Cause  `json:"causes"`
 	Part         int                `json:"part,omitempty"` // of a group beyond the rule's size
 	Holds        int                `json:"holds"`

@@ -110,8 +110,8 @@ func (p printer) conflicts(r *Report) {
 			break
 		}
 		c := &r.Conflicts[i]
-		p.line("conflict", "%s %s %s %s: %d holds, %d pairs (%d certain), cause %s, %s to %s, %s", c.ID, certainty(c), c.State, clean(c.Key.String()),
-			c.Holds, c.Pairs, c.CertainPairs, clean(joined(c.Causes)), stamp(c.From), stamp(c.To), c.Where)
+		p.line("conflict", "%s %s %s %s: %d holds, %d pairs (%d certain), cause %s, %s to %s, %s%s", c.ID, certainty(c), c.State, clean(c.Key.String()),
+			c.Holds, c.Pairs, c.CertainPairs, clean(joined(c.Causes)), stamp(c.From), stamp(c.To), c.Where, clean(awaited(c)))
 		for j := range c.Members {
 			m := &c.Members[j]
 			p.line("", "  %s to %s %s %s at %s%s%s", stamp(m.GrantedAt), stamp(m.EndedAt), m.Tier, clean(m.Holder), clean(m.Producer),
@@ -200,6 +200,17 @@ func pressingRecords(r *Report) (out []*Record) {
 		}
 	}
 	return out
+}
+
+// awaited says what may still change a conflict.
+func awaited(c *Conflict) string {
+	switch {
+	case !c.Provisional:
+		return ""
+	case len(c.Awaited) == 0:
+		return ", provisional: events are missing"
+	}
+	return ", provisional: waits for " + strings.Join(c.Awaited, ", ")
 }
 
 func certainty(c *Conflict) string { return yes(c.Certain, "certain", "possible") }
