@@ -87,6 +87,7 @@ const (
 	reconcileMalformed = "tierlock_reconcile_malformed_total"
 	reconcileFindings  = "tierlock_reconcile_findings"
 	reconcileRepairs   = "tierlock_reconcile_repairs_total"
+	reconcileTimeouts  = "tierlock_reconcile_hook_timeouts_total"
 	reconcileWaiting   = "tierlock_reconcile_waiting_findings"
 	reconcilePending   = "tierlock_reconcile_pending_approvals"
 	reconcileOpen      = "tierlock_reconcile_open_holds"
@@ -166,6 +167,7 @@ func Table() []Metric {
 		{reconcileMalformed, Counter, "Records that were no event.", nil, nil},
 		{reconcileFindings, Gauge, "Findings of the job that stand: overlaps by certainty, and gaps in the events.", []string{"certainty"}, nil},
 		{reconcileRepairs, Counter, "Repairs by result: applied or failed.", []string{"result"}, nil},
+		{reconcileTimeouts, Counter, "Calls of hooks that did not answer in time.", nil, nil},
 		{reconcileWaiting, Gauge, "Findings whose check or repair is due.", nil, nil},
 		{reconcilePending, Gauge, "Repairs that wait for people's approval, of the whole table: every member tells the same.", nil, nil},
 		{reconcileOpen, Gauge, "Holds that are not judged yet.", nil, nil},

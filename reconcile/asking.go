@@ -8,7 +8,7 @@ import (
 // ask asks people for a case. It returns how much they have agreed to; zero: the case is
 // done with, as out says.
 func (r *repairer) ask(ctx context.Context, partition int, hook Hook, c Case, out *Repair) (most int64, err error) {
-	if finished, err := finished(ctx, hook, c); err != nil || finished {
+	if finished, err := r.finished(ctx, hook, c); err != nil || finished {
 		out.Result = ResultAlready
 		return 0, err // nobody is asked for what has been done
 	}
@@ -36,16 +36,16 @@ func (r *repairer) ask(ctx context.Context, partition int, hook Hook, c Case, ou
 
 // finished tells whether nothing more is to be done under a case's key. What was only begun,
 // a message that did not go out, goes on to its repair.
-func finished(ctx context.Context, hook Hook, c Case) (done bool, err error) {
+func (r *repairer) finished(ctx context.Context, hook Hook, c Case) (done bool, err error) {
 	if half, ok := hook.Repair.(interface {
 		finished(ctx context.Context, c Case) (bool, error)
 	}); ok {
-		return half.finished(ctx, c)
+		return call(ctx, r, c.Business.Type, func(ctx context.Context) (bool, error) { return half.finished(ctx, c) })
 	}
 	if memory, remembers := hook.Repair.(Rememberer); remembers {
-		err = safely(func() (err error) { done, err = memory.Applied(ctx, c); return err })
+		return call(ctx, r, c.Business.Type, func(ctx context.Context) (bool, error) { return memory.Applied(ctx, c) })
 	}
-	return done, err
+	return false, nil
 }
 
 // refused tells whether people have said no to as much or more, at a time when they were

@@ -37,6 +37,9 @@ type Config struct {
 	Tick time.Duration
 
 	Caps Caps
+	// HookTimeout bounds each call of a hook. Default 30 s; at most 1 min, so that a member with a
+	// hook that hangs is not taken for stuck itself. See [ErrHookTimeout].
+	HookTimeout time.Duration
 
 	// SwitchOn tells whether an order lies over chain now, beyond what heartbeats tell.
 	// Nil: heartbeats alone.
@@ -73,9 +76,10 @@ func (c *Config) Validate() error {
 	for _, d := range []struct {
 		field string
 		value time.Duration
-	}{{"idle", c.Idle}, {"quiet", c.Quiet}, {"lateness", c.Lateness}, {"tick", c.Tick}} {
+	}{{"idle", c.Idle}, {"quiet", c.Quiet}, {"lateness", c.Lateness}, {"tick", c.Tick}, {"hook_timeout", c.HookTimeout}} {
 		bad(d.value < 0, d.field, d.value.String(), "want a duration of zero (the default) or more")
 	}
+	bad(c.HookTimeout > time.Minute, "hook_timeout", c.HookTimeout.String(), "want at most 1m")
 	bad(c.Caps.PerMinute < 0, "caps.per_minute", strconv.Itoa(c.Caps.PerMinute), "want zero (60) or more")
 	bad(c.Caps.Total < 0, "caps.total", strconv.Itoa(c.Caps.Total), "want zero (unlimited) or more")
 	bad(c.Caps.AmountPerMinute < 0, "caps.amount_per_minute", strconv.FormatInt(c.Caps.AmountPerMinute, 10), "want zero (unlimited) or more")
@@ -92,6 +96,7 @@ func (c Config) withDefaults() Config {
 	c.Quiet = or(c.Quiet, 20*time.Second)
 	c.Lateness = or(c.Lateness, time.Second)
 	c.Tick = min(or(c.Tick, time.Second), c.Idle, c.Quiet)
+	c.HookTimeout = or(c.HookTimeout, 30*time.Second)
 	c.Caps.PerMinute = or(c.Caps.PerMinute, 60)
 	c.Caps.Tries = or(c.Caps.Tries, 5)
 	c.Caps.FailureRatio = or(c.Caps.FailureRatio, 0.05)

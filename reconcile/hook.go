@@ -39,7 +39,10 @@ type Hook struct {
 	Consent Consent
 }
 
-// Checker asks the business whether something is wrong now. It changes nothing.
+// Checker asks the business whether something is wrong now. It changes nothing. A call that
+// takes longer than [Config.HookTimeout] is a failed try: its ctx ends then, and a function that
+// does not heed it goes on beside the job, with no other call of its business type, but with
+// no lock any more. So it is with a [Repairer].
 type Checker interface {
 	// Check returns how much is wrong: zero is nothing.
 	Check(ctx context.Context, c Case) (wrong int64, err error)

@@ -84,6 +84,7 @@ type repairer struct {
 	most   int               // bound of weight
 	short  map[int]time.Time // by partition: the earliest start of what had no room
 	budget budget
+	calls  calls
 	told   []settlement // of decided cases, to be written down once their findings are stored
 }
 
@@ -94,7 +95,7 @@ type settlement struct {
 }
 
 func newRepairer(cfg *Config) repairer {
-	return repairer{cfg: cfg, most: mostDue, short: map[int]time.Time{}, budget: budget{cfg: cfg}}
+	return repairer{cfg: cfg, most: mostDue, short: map[int]time.Time{}, budget: budget{cfg: cfg}, calls: newCalls()}
 }
 
 // add puts a finding in line, in place of an older revision of it. It is false when there
@@ -186,14 +187,14 @@ func (r *repairer) pinned(partition int) time.Time {
 func (r *repairer) work(ctx context.Context, most int, ready func(chain string) bool) (changed []Finding) {
 	now := time.Now()
 	for _, d := range slices.Clone(r.queue) {
-		if most <= 0 || ctx.Err() != nil {
+		if most <= 0 || ctx.Err() != nil || time.Since(now) >= r.cfg.HookTimeout { // a slow hook must not keep us from reading
 			break
 		}
 		if d.notBefore.After(now) {
 			continue
 		}
 		was := d.next
-		for most > 0 && ctx.Err() == nil && d.next < len(d.cases) {
+		for most > 0 && ctx.Err() == nil && time.Since(now) < r.cfg.HookTimeout && d.next < len(d.cases) {
 			most--
 			if !r.one(ctx, d, ready) {
 				break
@@ -271,14 +272,16 @@ func (r *repairer) attempt(ctx context.Context, partition int, c Case, ready fun
 		out.Result, out.Error = ResultFailed, why
 		return out, nil
 	}
-	var wrong int64
-	err := safely(func() (err error) { wrong, err = hook.Check.Check(ctx, c); return err })
+	if r.calls.pausing(c.Business.Type) {
+		return out, errNotNow
+	}
+	wrong, err := call(ctx, r, c.Business.Type, func(ctx context.Context) (int64, error) { return hook.Check.Check(ctx, c) })
 	if err != nil {
 		return out, err
 	}
 	if out.Wrong = wrong; wrong <= 0 {
 		out.Wrong = 0
-		return cleanOrAlready(ctx, hook, c, out)
+		return r.cleanOrAlready(ctx, hook, c, out)
 	}
 	if !r.cfg.Apply || hook.Repair == nil || hook.Consent.Apply == ApplyNever {
 		out.Result = ResultWould
@@ -309,7 +312,9 @@ func (r *repairer) attempt(ctx context.Context, partition int, c Case, ready fun
 			return errNotNow
 		}
 		c.Grant = g
-		return safely(func() (err error) { out.Result, err = hook.Repair.Repair(ctx, c); return err })
+		var err error
+		out.Result, err = call(ctx, r, c.Business.Type, func(ctx context.Context) (Result, error) { return hook.Repair.Repair(ctx, c) })
+		return err
 	})
 	switch {
 	case errors.Is(err, tierlock.ErrHeld) || errors.Is(err, tierlock.ErrTimeout) || errors.Is(err, tierlock.ErrSystem):
@@ -327,18 +332,15 @@ func (r *repairer) attempt(ctx context.Context, partition int, c Case, ready fun
 	return out, err
 }
 
-func cleanOrAlready(ctx context.Context, hook Hook, c Case, out Repair) (Repair, error) {
+func (r *repairer) cleanOrAlready(ctx context.Context, hook Hook, c Case, out Repair) (Repair, error) {
 	memory, remembers := hook.Repair.(Rememberer)
 	if !remembers {
 		return out, nil
 	}
-	err := safely(func() error {
-		applied, err := memory.Applied(ctx, c)
-		if applied {
-			out.Result = ResultAlready
-		}
-		return err
-	})
+	applied, err := call(ctx, r, c.Business.Type, func(ctx context.Context) (bool, error) { return memory.Applied(ctx, c) })
+	if applied {
+		out.Result = ResultAlready
+	}
 	return out, err
 }
 

@@ -161,7 +161,7 @@ func (r *Reconciler) openJob(apply, once bool) (err error) {
 	c := r.cfg.Reconcile
 	conf := reconcile.Config{
 		Source: r.source, Findings: []reconcile.Findings{r.topic}, Rule: c.Rule, Locker: r.gw, Apply: apply, AskedBy: r.by,
-		Idle: c.Idle, Quiet: c.Quiet, Lateness: c.Lateness, Caps: reconcile.Caps(c.Caps),
+		Idle: c.Idle, Quiet: c.Quiet, Lateness: c.Lateness, HookTimeout: c.HookTimeout, Caps: reconcile.Caps(c.Caps),
 		SwitchOn: r.switchOn, DeadLetter: r.dead.Write, Logger: r.log,
 	}
 	if once {

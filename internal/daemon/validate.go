@@ -231,10 +231,13 @@ func (r *ReconcileConfig) check(f *faults) {
 	for _, d := range []struct {
 		field string
 		value time.Duration
-	}{{"idle", r.Idle}, {"quiet", r.Quiet}, {"lateness", r.Lateness}} {
+	}{{"idle", r.Idle}, {"quiet", r.Quiet}, {"lateness", r.Lateness}, {"hook_timeout", r.HookTimeout}} {
 		if d.value < 0 {
 			f.add("reconcile."+d.field, d.value.String(), "want 0s (the default) or more")
 		}
+	}
+	if r.HookTimeout > time.Minute {
+		f.add("reconcile.hook_timeout", r.HookTimeout.String(), "want at most 1m")
 	}
 	f.under("reconcile.", r.Rule.Validate())
 	r.checkHooks(f)
