@@ -1,6 +1,7 @@
 package kafkasource
 
 import (
+	"maps"
 	"testing"
 	"time"
 
@@ -11,8 +12,10 @@ import (
 )
 
 // Two clashes are repaired. Then a process that was cut off delivers a hold which began
-// before the first and one that joins both to one group: what was given back is not given
-// back again, though the finding has another id and other members.
+// before the first and one that joins both to one group, each of the record that was
+// clashed over. So who lost is decided anew: those that were first have lost too now and are
+// given back, and what was given back is not given back again, though the finding has another
+// id and other members.
 func TestEarlierAndMergingMembersRepairNothingTwice(t *testing.T) { lateMembers(t, broker(t, 1)) }
 
 func TestSoakEarlierAndMergingMembersRepairNothingTwiceOnKafka(t *testing.T) {
@@ -24,6 +27,7 @@ func TestSoakEarlierAndMergingMembersRepairNothingTwiceOnKafka(t *testing.T) {
 
 func lateMembers(t *testing.T, brokers []string) {
 	found, shop := &memory{by: map[string]reconcile.Finding{}}, newClaims()
+	shop.by["c1"], shop.by["c2"] = 3, 3 // that of the process which is cut off as well
 	f := newFeeder(t, brokers, 1, "p", "q", "cut")
 	key, err := tierlock.ParseKey("biz:coupon:lock:u1")
 	if err != nil {
@@ -60,23 +64,32 @@ func lateMembers(t *testing.T, brokers []string) {
 	defer leave()
 	await(t, "two repairs", func() bool { beat("p", "q"); return found.overlapsIn(reconcile.StateRepaired) == 2 })
 
-	hold("cut", "earlier", "", -500*time.Millisecond, 700*time.Millisecond)
-	hold("cut", "merging", "", 1200*time.Millisecond, 3200*time.Millisecond)
+	hold("cut", "earlier", "c1", -500*time.Millisecond, 700*time.Millisecond)
+	hold("cut", "merging", "c2", 1200*time.Millisecond, 3200*time.Millisecond)
 	await(t, "one group of all six, repaired already", func() bool {
 		beat("p", "q", "cut")
 		whole, ok := found.withMembers(6)
 		return ok && whole.Members[0].Holder == "earlier" && whole.State == reconcile.StateRepaired
 	})
 	whole, _ := found.withMembers(6)
+	holders := map[string]string{}
+	for i := range whole.Members {
+		holders[whole.Members[i].Event] = whole.Members[i].Holder
+	}
+	got := map[string]reconcile.Result{}
 	for _, r := range whole.Repairs {
-		if r.Result != reconcile.ResultAlready && r.Result != reconcile.ResultClean {
-			t.Errorf("%+v", r)
-		}
+		got[holders[r.Loser]] = r.Result
+	}
+	want := map[string]reconcile.Result{
+		"a": reconcile.ResultApplied, "b": reconcile.ResultAlready, "c": reconcile.ResultApplied, "d": reconcile.ResultAlready,
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("repairs %v, want %v", got, want)
 	}
 	shop.mu.Lock()
 	defer shop.mu.Unlock()
-	if shop.effects != 2 || m.job.Stats().Rereads == 0 {
-		t.Errorf("%d effects of two clashes, %d rereads", shop.effects, m.job.Stats().Rereads)
+	if shop.effects != 4 || shop.by["c1"] != 1 || shop.by["c2"] != 1 || m.job.Stats().Rereads == 0 {
+		t.Errorf("%d effects of four that lost, claims %v, %d rereads", shop.effects, shop.by, m.job.Stats().Rereads)
 	}
 }
 
