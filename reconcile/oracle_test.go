@@ -54,16 +54,18 @@ func hardHistory(tb testing.TB, rng *rand.Rand, begin time.Time, holds int) []tr
 		if tier == tierlock.Shared && from.Before(free[name]) {
 			tier = tierlock.Bypass
 		}
-		if tier == tierlock.Shared {
-			free[name] = to
-		}
 		iv := Interval{
 			Chain: "coupon", Key: key(tb, name), Holder: fmt.Sprintf("h%06d", i), Tier: tier, Store: tier.String(), Producer: host.name, Epoch: 1,
 			GrantedAt: from.Add(host.off).Truncate(time.Microsecond), Error: host.bound,
 			EndedAt: to.Add(host.off).Truncate(time.Microsecond), How: audit.Released,
 		}
-		if tier != tierlock.Shared && rng.IntN(20) == 0 { // its process crashed and nobody ended it
+		if rng.IntN(20) == 0 { // its process crashed and nobody ended it
 			iv.EndedAt, iv.How = time.Time{}, ""
+		}
+		if tier == tierlock.Shared {
+			if free[name] = to; iv.EndedAt.IsZero() {
+				free[name] = from.Add(max(ttl, to.Sub(from))) // until then its store has it
+			}
 		}
 		iv.Latest = iv.EndedAt
 		if iv.EndedAt.IsZero() {
@@ -254,11 +256,42 @@ func certainOnly(t *testing.T, all []truth, found []Finding) (certain int) {
 	return certain
 }
 
+// beyond tells whether two holds overlapped by so much that it must be certain.
+func beyond(a, b *truth) bool {
+	known := !a.seen.EndedAt.IsZero() && !b.seen.EndedAt.IsZero() && a.seen.Error > 0 && b.seen.Error > 0
+	return known && a.overlap(b) > 2*(a.seen.Error+b.seen.Error)+time.Millisecond
+}
+
+// certainEnough looks for findings with fewer certain pairs than there must be among their
+// own members, so that too many in one do not hide too few in another.
+func certainEnough(t *testing.T, all []truth, found []Finding) {
+	t.Helper()
+	byHolder := map[string]*truth{}
+	for i := range all {
+		byHolder[all[i].seen.Holder] = &all[i]
+	}
+	for i := range found {
+		f := &found[i]
+		must := 0
+		for n := range f.Members {
+			for m := range n {
+				if n >= f.Carried && beyond(byHolder[f.Members[m].Holder], byHolder[f.Members[n].Holder]) {
+					must++
+				}
+			}
+		}
+		if f.CertainPairs < must {
+			t.Errorf("finding %s on %s: %d certain pairs, and %d must be", f.ID, f.Key, f.CertainPairs, must)
+		}
+	}
+}
+
 // checkAgainst compares findings with what really happened.
 func checkAgainst(t *testing.T, all []truth, found []Finding) {
 	t.Helper()
 	certain := certainOnly(t, all, found)
 	pairs := together(found)
+	certainEnough(t, all, found)
 	slices.SortFunc(all, func(a, b truth) int {
 		return cmp.Or(cmp.Compare(a.seen.Key.String(), b.seen.Key.String()), a.from.Compare(b.from))
 	})
@@ -274,8 +307,7 @@ func checkAgainst(t *testing.T, all []truth, found []Finding) {
 				t.Errorf("%s (%s at %s) and %s (%s at %s) overlapped by %s and are in no finding", a.seen.Holder, a.seen.Tier, a.seen.Producer,
 					b.seen.Holder, b.seen.Tier, b.seen.Producer, a.overlap(b))
 			}
-			known := !a.seen.EndedAt.IsZero() && !b.seen.EndedAt.IsZero() && a.seen.Error > 0 && b.seen.Error > 0
-			if known && a.overlap(b) > 2*(a.seen.Error+b.seen.Error)+time.Millisecond {
+			if beyond(a, b) {
 				must++
 			}
 		}
