@@ -74,8 +74,11 @@ func missing(disk spool.FS, f *spool.Folder, cur cursor, cursorErr error) ([]spo
 // cursorTells whether what stands in front of the first segment was sent: files are removed
 // only after the cursor says so. One that was set aside tells nothing.
 func cursorTells(disk spool.FS, f *spool.Folder, cur cursor, cursorErr error) (bool, error) {
-	if cursorErr != nil || cur.Next > 0 {
-		return cursorErr == nil, nil
+	switch {
+	case cursorErr != nil:
+		return false, nil //nolint:nilerr // a cursor that cannot be read is told by itself
+	case cur.Next > 0:
+		return true, nil
 	}
 	names, err := disk.ReadDir(f.Dir())
 	return !slices.Contains(names, cursorName+cursorDamaged), err
