@@ -74,7 +74,8 @@ func runAt(t *testing.T, dialect guard.Dialect, at place, grant ...*servers.Redi
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = r.db.Close() })
-	for _, query := range []string{guard.Schema(dialect),
+	for _, query := range []string{
+		guard.Schema(dialect),
 		`CREATE TABLE register (id VARCHAR(20) PRIMARY KEY, n BIGINT NOT NULL)`,
 		`INSERT INTO register VALUES ('` + registerKey + `', 0), ('` + ledgerKey + `', 0)`,
 	} {
