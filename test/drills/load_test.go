@@ -2,7 +2,6 @@ package drills
 
 import (
 	"log/slog"
-	"math/rand/v2"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -166,18 +165,23 @@ func (e *edge) Traits() tierlock.Traits {
 
 func (e *edge) Loose(string) int { return int(e.full.Load()) }
 
-// Minutes of a load between 94 and 96 %, and minutes of one that is the chain's own and goes
-// away with it as soon as it steps down: at most two changes a minute, but for the first
-// minute of the second. Virtual time.
+// A load that is a saw-tooth between 96 and 94 %, and one that is the chain's own and goes away
+// with it as soon as it steps down: the chain does step down, and changes at most twice a minute
+// once the first relapse told. Virtual time.
 func TestFlappingAtTheEdge(t *testing.T) {
 	t.Parallel()
+	const above, below = 7 * time.Second, 4 * time.Second // longer than saturated_in, and than relaxed_in
 	for name, c := range map[string]struct {
-		load func(e *edge, weak degrade.State)
+		load func(e *edge, since time.Duration, weak degrade.State)
 		free time.Duration // of the rule, since the beginning
 		met  int           // changes at least
 	}{
-		"a load between 94 and 96 %": {func(e *edge, _ degrade.State) { e.full.Store(94 + rand.Int64N(3)) }, 0, 0},
-		"a load that leaves with its chain": {func(e *edge, weak degrade.State) {
+		"a saw-tooth between 96 and 94 %": {func(e *edge, since time.Duration, _ degrade.State) {
+			if e.full.Store(94); since%(above+below) < above {
+				e.full.Store(96)
+			}
+		}, 0, 1},
+		"a load that leaves with its chain": {func(e *edge, _ time.Duration, weak degrade.State) {
 			if e.full.Store(96); weak != degrade.Normal {
 				e.full.Store(10)
 			}
@@ -202,7 +206,7 @@ func TestFlappingAtTheEdge(t *testing.T) {
 				payments, _ := gw.Chain("payment")
 				began := time.Now()
 				for time.Since(began) < lasts(4*time.Minute, time.Hour) {
-					c.load(e, i.state("coupon"))
+					c.load(e, time.Since(began), i.state("coupon"))
 					_, _ = once(coupons, "a")
 					if tier, _ := once(payments, "a"); tier > tierlock.Shared {
 						t.Fatalf("a payment on %v", tier)
