@@ -295,10 +295,21 @@ func unlockedTwice(t *testing.T) {
 
 func lockedAgainAfterALoss(t *testing.T) {
 	s := newSite(t, setup{})
+	entries := func(want int, l *gateway.Lock) {
+		t.Helper()
+		g := l.Grant()
+		found, err := s.store.Lookup(t.Context(), tierlock.Hold{Key: g.Key, ID: g.RequestID, TTL: ttl})
+		if err != nil || found.Status != tierlock.Mine || found.Depth != want {
+			t.Errorf("%v, %d entries, %v; want mine with %d", found.Status, found.Depth, err, want)
+		}
+	}
 	first := s.must(s.orders, "a")
 	work := first.Context(t.Context())
-	s.do("del", "biz:order:lock:a")
+	entered := s.must(s.orders, "a", gateway.Reenter(first.Grant().RequestID))
+	entries(2, first)
+	s.do("del", "biz:order:lock:a") // the record of the entries stays
 	second := s.must(s.orders, "a")
+	entries(1, second)
 	if a, b := first.Grant(), second.Grant(); b.Token <= a.Token || b.RequestID == a.RequestID {
 		t.Errorf("token %d after %d", b.Token, a.Token)
 	}
@@ -306,7 +317,15 @@ func lockedAgainAfterALoss(t *testing.T) {
 		t.Errorf("renewal of the lost one: %v", err)
 	}
 	s.lost(work, time.Second)
+	_ = entered.Unlock(t.Context())
 	_ = first.Unlock(t.Context())
+	// The count starts at one again, in the store too.
+	again := s.must(s.orders, "a", gateway.Reenter(second.Grant().RequestID))
+	entries(2, second)
+	if err := again.Unlock(t.Context()); err != nil {
+		t.Errorf("unlock of the entry: %v", err)
+	}
+	entries(1, second)
 	// One who has not heard of his loss gives back what is another's by now.
 	unaware := s.must(s.orders, "b")
 	s.do("del", "biz:order:lock:b")
