@@ -90,6 +90,7 @@ func TestRedisKafkaAndNacosDownAtOnce(t *testing.T) {
 	t.Logf("all served %v after Redis was back", time.Since(back))
 	eventually(t, servedAgain()+10*time.Second, "normal", d.allIn(degrade.Normal))
 	stop()
+	d.leavesNothing(t, redis)
 
 	kafka.Restart()
 	began = time.Now()

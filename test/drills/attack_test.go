@@ -22,7 +22,10 @@ const wanted = .9992
 // afterwards, and all is normal again by itself.
 func TestAttack(t *testing.T) {
 	t.Parallel()
-	i, s := newInstance(t, servers.Redis(t), setup{}), newShop(t)
+	server := servers.Redis(t)
+	i, s := newInstance(t, server, setup{}), newShop(t)
+	dialled := newDials(i.way)
+	defer dialled()
 	span := lasts(1500*time.Millisecond, 2*time.Minute)
 	stop := crowd(16, func(int, int) { s.order(i.orders); wait(10 * time.Millisecond) })
 	defer stop()
@@ -30,10 +33,13 @@ func TestAttack(t *testing.T) {
 	i.way.Delay(300 * time.Millisecond)
 	began := time.Now()
 	wait(span)
-	if at, ok := i.heard.reached("order", degrade.Slow, began); !ok {
-		t.Error("late answers were never taken for a slow store")
-	} else {
+	switch at, ok := i.heard.reached("order", degrade.Slow, began); {
+	case ok:
 		t.Logf("slow after %v", at.Sub(began))
+	case i.state("order") == degrade.Slow && !soak():
+		t.Log("slow since before: a busy machine is slow by itself")
+	default:
+		t.Error("late answers were never taken for a slow store")
 	}
 	i.way.Become(way.BlackHole)
 	began = time.Now()
@@ -49,6 +55,8 @@ func TestAttack(t *testing.T) {
 	t.Logf("normal %v after the end", time.Since(over))
 	wait(lasts(500*time.Millisecond, 5*time.Second))
 	stop()
+	fewDials(t, dialled())
+	i.leavesNothing(t, server)
 	s.balances(t)
 	p99 := i.heard.p99("order")
 	t.Logf("%d orders, %d sold (%.4f %%), %d of them by version, %d found the sku busy, %d refused; answers p99 %v",
@@ -118,6 +126,8 @@ func TestFreeze(t *testing.T) {
 	t.Parallel()
 	server := servers.Redis(t)
 	i, s := newInstance(t, server, setup{}), newShop(t)
+	dialled := newDials(i.way)
+	defer dialled()
 	stop := crowd(4, func(int, int) { s.order(i.orders); wait(20 * time.Millisecond) })
 	defer stop()
 	server.Freeze()
@@ -133,6 +143,9 @@ func TestFreeze(t *testing.T) {
 	i.serves(servedAgain())
 	t.Logf("all chains served %v after it woke", time.Since(woke))
 	stop()
+	wait(lasts(0, 5*time.Second-time.Since(woke)))
+	fewDials(t, dialled())
+	i.leavesNothing(t, server)
 	s.balances(t)
 	if s.share() < wanted {
 		t.Errorf("%d of %d orders committed, %d busy, %d refused", s.sold.Load(), s.asked.Load(), s.busy.Load(), s.refused.Load())

@@ -32,6 +32,9 @@ type instance struct {
 	heard                     heard
 }
 
+// pool is how many connections an instance may have, where nothing else is said.
+const pool = 16
+
 // setup changes what an instance is made of.
 type setup struct {
 	store   func(*redisstore.Config)
@@ -54,7 +57,7 @@ func newInstance(t *testing.T, server *servers.RedisServer, with setup) *instanc
 func behind(t *testing.T, w *way.Way, with setup) *instance {
 	t.Helper()
 	i := &instance{t: t, way: w, trail: new(gatewaytest.Audit)}
-	cfg := redisstore.Config{Addrs: []string{w.Addr()}, PoolSize: 16}
+	cfg := redisstore.Config{Addrs: []string{w.Addr()}, PoolSize: pool}
 	if with.store != nil {
 		with.store(&cfg)
 	}

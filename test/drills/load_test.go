@@ -31,7 +31,8 @@ const (
 // Payments, three at a time in a reserve of six, do not notice.
 func TestFloodOfCouponsLeavesPaymentsAlone(t *testing.T) {
 	t.Parallel()
-	i := newInstance(t, servers.Redis(t), setup{store: narrow(24), policy: func(name string, p *gateway.Policy) {
+	server := servers.Redis(t)
+	i := newInstance(t, server, setup{store: narrow(24), policy: func(name string, p *gateway.Policy) {
 		p.Attempt, p.Ladder.Timeouts = patience, 64
 		p.Ladder.SaturateIn = 700 * time.Millisecond // payments must not take the flood for their own
 		switch name {
@@ -79,6 +80,8 @@ func TestFloodOfCouponsLeavesPaymentsAlone(t *testing.T) {
 	if steps := i.heard.of("payment"); len(steps) > 0 {
 		t.Errorf("payments stepped for the flood: %v", steps)
 	}
+	i.way.Become(way.None)
+	i.leavesNothing(t, server)
 }
 
 // Ten times the load on a store that has become slow, or whose wire is full: orders with a
@@ -88,19 +91,24 @@ func TestOverload(t *testing.T) {
 	for name, delay := range map[string]time.Duration{"a slow store": 300 * time.Millisecond, "a full wire": 90 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			i, s := newInstance(t, servers.Redis(t), setup{store: narrow(8)}), newShop(t)
+			server := servers.Redis(t)
+			i, s := newInstance(t, server, setup{store: narrow(8)}), newShop(t)
 			const customers, pause = 8, 100 * time.Millisecond
 			span := lasts(1500*time.Millisecond, time.Minute)
-			healthy := s.rate(customers, pause, span, i.orders)
+			healthy, _ := s.rate(customers, pause, span, i.orders)
 			i.way.Delay(delay)
 			i.heard.p99("order")
-			overloaded := s.rate(10*customers, pause, span, i.orders)
+			overloaded, share := s.rate(10*customers, pause, span, i.orders)
 			p99 := i.heard.p99("order")
 			i.way.Become(way.None)
-			t.Logf("%.0f orders/s committed when healthy, %.0f at ten times the load; answers p99 %v; %d by version, %d busy, %d refused",
-				healthy, overloaded, p99, s.byVersion.Load(), s.busy.Load(), s.refused.Load())
+			t.Logf("%.0f orders/s committed when healthy, %.0f at ten times the load (%.2f %% of those asked for); answers p99 %v; %d by version, %d busy, %d refused",
+				healthy, overloaded, 100*share, p99, s.byVersion.Load(), s.busy.Load(), s.refused.Load())
 			if overloaded < .9*healthy {
 				t.Errorf("%.0f orders/s committed, were %.0f when healthy", overloaded, healthy)
+			}
+			// Healthy is what few customers with a pause ask for, far below what the shop can take.
+			if share < .9 {
+				t.Errorf("%.1f %% of the orders asked for at ten times the load committed", 100*share)
 			}
 			if soak() && p99 > 250*time.Millisecond {
 				t.Errorf("p99 of the answers is %v", p99)
@@ -109,6 +117,7 @@ func TestOverload(t *testing.T) {
 				t.Error("nothing went by version: there was no overload")
 			}
 			s.balances(t)
+			i.leavesNothing(t, server)
 		})
 	}
 }

@@ -118,11 +118,13 @@ func (s *shop) balances(t *testing.T) {
 // share of the orders that committed.
 func (s *shop) share() float64 { return float64(s.sold.Load()) / float64(max(1, s.asked.Load())) }
 
-// rate is how many orders a second committed while customers came for that long.
-func (s *shop) rate(customers int, pause, span time.Duration, c *gateway.Chain) float64 {
-	before, began := s.sold.Load(), time.Now()
+// rate is how many orders a second committed while customers came for that long, and which
+// share that is of those they asked for.
+func (s *shop) rate(customers int, pause, span time.Duration, c *gateway.Chain) (rate, share float64) {
+	asked, sold, began := s.asked.Load(), s.sold.Load(), time.Now()
 	stop := crowd(customers, func(int, int) { s.order(c); wait(pause) })
 	wait(span)
 	stop()
-	return float64(s.sold.Load()-before) / ran(began).Seconds()
+	asked, sold = s.asked.Load()-asked, s.sold.Load()-sold
+	return float64(sold) / ran(began).Seconds(), float64(sold) / float64(max(1, asked))
 }
