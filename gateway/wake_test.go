@@ -133,12 +133,14 @@ func TestFiftyProcessesWaitForOneKey(t *testing.T) {
 		}
 	}
 	slices.Sort(gaps)
-	// What waiting costs: questions and subscriptions, without the one release of a turn.
+	// What a lock costs: a question, another one when it is handed over, the release, and its
+	// part of the process's subscription, 3.25 in all. Whoever is overtaken asks once more; a
+	// command more for every lock is not allowed.
 	n := float64(len(taken))
-	per, most := float64(calls+fleet-len(taken))/n, 3+float64(patient)/n
-	t.Logf("hand-over p50 %v, p99 %v; %.2f commands a turn to get the lock (%.2f allowed), one to give it back", gaps[len(gaps)/2], gaps[len(gaps)*99/100], per, most)
+	per, most := float64(calls+fleet)/n, 4+float64(patient)/n
+	t.Logf("hand-over p50 %v, p99 %v; %.2f commands a lock, its release counted, %.2f allowed", gaps[len(gaps)/2], gaps[len(gaps)*99/100], per, most)
 	if per > most {
-		t.Errorf("%.2f commands a turn, want %.2f", per, most)
+		t.Errorf("%.2f commands a lock, want %.2f", per, most)
 	}
 }
 
