@@ -86,9 +86,9 @@ var refusals = []refusal{
 	{"the key is a set", nil, func(t *testing.T, s *refusing) { s.do(t, "sadd", firstKey, "member") }, tierlock.ReasonWrongType, "WRONGTYPE ", true},
 }
 
-// A real server that refuses, met by each kind of chain: the reason and the outcome of
-// docs/redis-errors.md, the server's own words in the error, and then the tier that the
-// target's state leads to.
+// A real server that refuses, met by each kind of chain: the reason, outcome, advice and alert
+// of docs/redis-errors.md, told to the hook once, the server's own words in the error, and
+// then the tier that the target's state leads to.
 func TestRefusalsOfRealServersHaveOneOutcome(t *testing.T) {
 	servers.Need(t, "redis-server")
 	classes := []struct {
@@ -98,27 +98,29 @@ func TestRefusalsOfRealServersHaveOneOutcome(t *testing.T) {
 	for _, r := range refusals {
 		t.Run(r.name, func(t *testing.T) {
 			s := startRefusing(t, r.args)
-			var chains []*gateway.Chain
-			for _, class := range classes {
-				c := chainOn(t, s.Addr(), class.policy())
-				warm(t, c)
-				chains = append(chains, c)
+			chains, calls := make([]*gateway.Chain, len(classes)), make([]heard[gateway.AcquireInfo], len(classes))
+			for i, class := range classes {
+				chains[i] = chainOn(t, s.Addr(), class.policy(), gateway.Hooks{Acquired: calls[i].hear})
+				warm(t, chains[i])
 			}
 			r.begin(t, s)
 			for i, class := range classes {
-				t.Run(class.name, func(t *testing.T) { r.meet(t, class.name, chains[i]) })
+				t.Run(class.name, func(t *testing.T) { r.meet(t, class.name, chains[i], &calls[i]) })
 			}
 		})
 	}
 }
 
-func (r refusal) meet(t *testing.T, class string, c *gateway.Chain) {
+func (r refusal) meet(t *testing.T, class string, c *gateway.Chain, calls *heard[gateway.AcquireInfo]) {
 	t.Helper()
+	before := len(calls.told())
 	l, err := c.TryLock(t.Context(), "first")
+	since := calls.told()[before:]
 	if class == "weak" && r.reason == tierlock.ReasonDown {
 		if err != nil || l.Grant().Tier != tierlock.Local {
 			t.Fatalf("first: %+v, %v, want a local grant", l.Grant(), err)
 		}
+		toldOnce(t, since, tierlock.Verdict{Outcome: tierlock.Success, Reason: tierlock.ReasonDown, Tier: tierlock.Local})
 		_ = l.Unlock(t.Context())
 		return
 	}
@@ -126,10 +128,8 @@ func (r refusal) meet(t *testing.T, class string, c *gateway.Chain) {
 	if !errors.As(err, &told) {
 		t.Fatalf("first: %v, want a verdict", err)
 	}
-	want := firstVerdict(class, r.reason)
-	if told.Reason != r.reason || told.Outcome != want.Outcome || told.Advice != want.Advice {
-		t.Errorf("first: %s %s, advice %s (%v), want %s %s, advice %s", told.Outcome, told.Reason, told.Advice, err, want.Outcome, r.reason, want.Advice)
-	}
+	likeFirst(t, told, class, r.reason)
+	toldOnce(t, since, told.Verdict)
 	if fault, ok := errors.AsType[*tierlock.Fault](err); !ok || fault.InDoubt || r.reply != "" && !strings.HasPrefix(fault.Err.Error(), r.reply) {
 		t.Errorf("first: %v, want the server's %q, nothing in doubt", err, r.reply)
 	}
@@ -163,11 +163,30 @@ func firstVerdict(class string, why tierlock.Reason) tierlock.Verdict {
 	late := why == tierlock.ReasonSaturated || why == tierlock.ReasonAttempt
 	switch {
 	case why == tierlock.ReasonWrongType, class == "strong" && !late:
-		return tierlock.Verdict{Outcome: tierlock.SystemError, Advice: tierlock.AdviseFail}
+		return tierlock.Verdict{Outcome: tierlock.SystemError, Advice: tierlock.AdviseFail, Alert: tierlock.AlertPage}
 	case class == "strong":
-		return tierlock.Verdict{Outcome: tierlock.Timeout, Advice: tierlock.AdviseFail}
+		return tierlock.Verdict{Outcome: tierlock.Timeout, Advice: tierlock.AdviseFail, Alert: tierlock.AlertWarn}
 	}
-	return tierlock.Verdict{Outcome: tierlock.Timeout, Advice: tierlock.AdviseOptimistic}
+	return tierlock.Verdict{Outcome: tierlock.Timeout, Advice: tierlock.AdviseOptimistic, Alert: tierlock.AlertWarn}
+}
+
+// likeFirst fails unless told is the row of docs/redis-errors.md.
+func likeFirst(t *testing.T, told *tierlock.Error, class string, why tierlock.Reason) {
+	t.Helper()
+	want := firstVerdict(class, why)
+	if told.Reason != why || told.Outcome != want.Outcome || told.Advice != want.Advice || told.Alert != want.Alert {
+		t.Errorf("first: %s %s, advice %s, alert %s (%v), want %s %s, advice %s, alert %s",
+			told.Outcome, told.Reason, told.Advice, told.Alert, told, want.Outcome, why, want.Advice, want.Alert)
+	}
+}
+
+// toldOnce fails unless the hook, which the metrics count by, was told of one call, with the
+// verdict that its caller got.
+func toldOnce(t *testing.T, calls []gateway.AcquireInfo, want tierlock.Verdict) {
+	t.Helper()
+	if len(calls) != 1 || calls[0].Verdict != want {
+		t.Errorf("first: the hook was told %+v, want once %+v", calls, want)
+	}
 }
 
 func startRefusing(t *testing.T, args []string) *refusing {
@@ -183,7 +202,7 @@ func startRefusing(t *testing.T, args []string) *refusing {
 }
 
 // chainOn is a chain "c" of a gateway of its own, with that policy, on a Redis at addr.
-func chainOn(t *testing.T, addr string, p gateway.Policy) *gateway.Chain {
+func chainOn(t *testing.T, addr string, p gateway.Policy, hooks ...gateway.Hooks) *gateway.Chain {
 	t.Helper()
 	store, err := redisstore.New(redisstore.Config{Addrs: []string{addr}})
 	if err != nil {
@@ -191,7 +210,9 @@ func chainOn(t *testing.T, addr string, p gateway.Policy) *gateway.Chain {
 	}
 	t.Cleanup(func() { _ = store.Close() })
 	p.Audit.Record, p.Fencing = audit.RecordOff, true
-	g, err := gateway.New(gateway.Config{Chains: map[string]gateway.Policy{"c": p}, Stores: map[string]tierlock.Backend{"main": store}})
+	g, err := gateway.New(gateway.Config{
+		Chains: map[string]gateway.Policy{"c": p}, Stores: map[string]tierlock.Backend{"main": store}, Hooks: gateway.Join(hooks...),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -294,18 +315,18 @@ func TestBrokenWaysHaveOneOutcome(t *testing.T) {
 			t.Run(name+"/"+class, func(t *testing.T) {
 				server := servers.Redis(t)
 				way := newProxy(t, server.Addr())
-				chain := chainOn(t, way.Addr(), policy())
+				var calls heard[gateway.AcquireInfo]
+				chain := chainOn(t, way.Addr(), policy(), gateway.Hooks{Acquired: calls.hear})
 				warm(t, chain)
 				c.begin(way, server)
+				before := len(calls.told())
 				_, err := chain.TryLock(t.Context(), "first")
 				var told *tierlock.Error
 				if !errors.As(err, &told) {
 					t.Fatalf("%v, want a verdict", err)
 				}
-				want := firstVerdict(class, c.reason)
-				if told.Reason != c.reason || told.Outcome != want.Outcome || told.Advice != want.Advice {
-					t.Errorf("%s %s, advice %s (%v), want %s %s, advice %s", told.Outcome, told.Reason, told.Advice, err, want.Outcome, c.reason, want.Advice)
-				}
+				likeFirst(t, told, class, c.reason)
+				toldOnce(t, calls.told()[before:], told.Verdict)
 				if fault, ok := errors.AsType[*tierlock.Fault](err); !ok || fault.InDoubt != c.doubt {
 					t.Errorf("%v, want it in doubt: %t", err, c.doubt)
 				}
