@@ -24,17 +24,24 @@ import (
 const servedAgain = 5 * time.Second
 
 // fleet is a node on several servers.
-func fleet(t *testing.T, cfg redisstore.Config) *site {
+func fleet(t *testing.T, cfg redisstore.Config, hooks gateway.Hooks) *site {
 	t.Helper()
 	cfg.PoolSize = pool
-	s := &site{T: t, node: newNode(t, cfg, setup{})}
+	s := &site{T: t, node: newNode(t, cfg, setup{hooks: hooks})}
 	s.eventually(10*time.Second, "it is served", func() bool { return served(s.orders) })
 	return s
 }
 
 func sentinelWakesTheOld(t *testing.T) {
 	w := servers.Sentinels(t, 1)
-	s := fleet(t, redisstore.Config{Addrs: w.Addrs(), Sentinel: &redisstore.SentinelConfig{Master: w.Name}})
+	var told atomic.Int64 // of the loss of a
+	s := fleet(t, redisstore.Config{Addrs: w.Addrs(), Sentinel: &redisstore.SentinelConfig{Master: w.Name}}, gateway.Hooks{
+		Lost: func(i gateway.LostInfo) {
+			if i.Grant.Key.String() == "biz:order:lock:a" {
+				told.Add(1)
+			}
+		},
+	})
 	unaware := newNode(t, redisstore.Config{Addrs: []string{w.Nodes[0].Addr()}}, setup{}) // has not heard of sentinels
 	s.eventually(5*time.Second, "the unaware is served", func() bool { return served(unaware.orders) })
 	door := newResource(t, "a")
@@ -44,21 +51,44 @@ func sentinelWakesTheOld(t *testing.T) {
 	if took := tookSince(frozen); took > servedAgain {
 		t.Errorf("served %v after the freeze", took)
 	}
-	ours := s.must(s.orders, "a")
-	if err := door.enter(ours.Grant().Token); err != nil {
-		t.Errorf("the holder enters: %v", err)
+	holds, again, done := make(chan tierlock.Grant, 1), make(chan struct{}), make(chan error, 1)
+	var work context.Context
+	go func() {
+		done <- s.orders.Do(t.Context(), "a", func(ctx context.Context, g tierlock.Grant) error {
+			work = ctx
+			if err := door.enter(g.Token); err != nil {
+				t.Errorf("the holder enters: %v", err)
+			}
+			holds <- g
+			select {
+			case <-again:
+			case <-ctx.Done():
+			}
+			return door.enter(g.Token)
+		})
+	}()
+	var ours tierlock.Grant
+	select {
+	case ours = <-holds:
+	case err := <-done:
+		t.Fatalf("the holder's work: %v", err)
 	}
 	w.Nodes[0].Thaw()
 	var a answer
 	s.eventually(5*time.Second, "the old master grants what is held", func() bool { a = ask(unaware.orders, "a"); return a.err == nil })
 	// Two hold the key, and the later token is that of the one nobody looks at any more. The
 	// resource lets one of them in from now on.
-	if err := door.enter(a.lock.Grant().Token); err != nil || a.lock.Grant().Token <= ours.Grant().Token {
-		t.Errorf("the rival enters: %v, token %d after %d", err, a.lock.Grant().Token, ours.Grant().Token)
+	if err := door.enter(a.lock.Grant().Token); err != nil || a.lock.Grant().Token <= ours.Token {
+		t.Errorf("the rival enters: %v, token %d after %d", err, a.lock.Grant().Token, ours.Token)
 	}
-	if err := door.enter(ours.Grant().Token); !errors.Is(err, guard.ErrStale) {
+	close(again)
+	if err := <-done; !errors.Is(err, guard.ErrStale) || !errors.Is(err, tierlock.ErrLost) {
 		t.Errorf("both were let in: %v", err)
 	}
+	if cause := context.Cause(work); !errors.Is(cause, tierlock.ErrLost) || !errors.Is(cause, guard.ErrStale) {
+		t.Errorf("the refused holder's context ended by %v", cause)
+	}
+	s.eventually(time.Second, "the loss is told", func() bool { return told.Load() > 0 })
 	promoted := client(t, w.Nodes[1].Addr())
 	for i := range 10 { // whoever has heard of the failover never goes back
 		l := s.must(s.orders, strconv.Itoa(i))
@@ -67,14 +97,18 @@ func sentinelWakesTheOld(t *testing.T) {
 		}
 		_ = l.Unlock(t.Context())
 	}
+	if n := told.Load(); n != 1 {
+		t.Errorf("the loss was told %d times", n)
+	}
 }
 
 func sentinelFailsOverByHand(t *testing.T) {
+	const unheard = 8 // locks that span the failover
 	w := servers.Sentinels(t, 1)
-	s := fleet(t, redisstore.Config{Addrs: w.Addrs(), Sentinel: &redisstore.SentinelConfig{Master: w.Name}})
+	s := fleet(t, redisstore.Config{Addrs: w.Addrs(), Sentinel: &redisstore.SentinelConfig{Master: w.Name}}, gateway.Hooks{})
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	var grants, losses atomic.Int64
+	var grants, losses, told atomic.Int64
 	var all sync.WaitGroup
 	for n := range 4 {
 		all.Go(func() {
@@ -99,19 +133,49 @@ func sentinelFailsOverByHand(t *testing.T) {
 		})
 	}
 	s.eventually(5*time.Second, "there is load", func() bool { return grants.Load() > 20 })
+	// The replica hears no more: what is taken from now on is lost with the failover.
+	old, promoted := client(t, w.Nodes[0].Addr()), client(t, w.Nodes[1].Addr())
+	for _, words := range [][]any{{"acl", "setuser", "default", "-psync", "-sync"}, {"client", "kill", "type", "replica"}} {
+		if err := old.Do(t.Context(), words...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range unheard {
+		l := s.must(s.orders, "unheard"+strconv.Itoa(i), gateway.WithTTL(3*time.Second))
+		if promoted.Exists(t.Context(), l.Grant().Key.String()).Val() != 0 {
+			t.Fatal("the replica has the lock")
+		}
+		work := l.Context(t.Context())
+		all.Go(func() {
+			<-work.Done()
+			if !errors.Is(context.Cause(work), tierlock.ErrLost) {
+				return // the test is over
+			}
+			told.Add(1)
+			for range 20 {
+				if held, err := l.IsHeld(t.Context()); held || err != nil {
+					t.Errorf("told of the loss, and then held %v, %v", held, err)
+				}
+				if err := l.Renew(t.Context(), time.Second); !errors.Is(err, tierlock.ErrLost) {
+					t.Errorf("told of the loss, and then renewed: %v", err)
+				}
+				wait(50 * time.Millisecond)
+			}
+		})
+	}
 	if err := client(t, w.Addrs()[0]).Do(t.Context(), "sentinel", "failover", w.Name).Err(); err != nil {
 		t.Fatal(err)
 	}
 	s.eventually(20*time.Second, "the sentinels have another master", func() bool { return w.Master(t) == w.Nodes[1].Addr() })
-	promoted := client(t, w.Nodes[1].Addr())
 	s.eventually(10*time.Second, "the promoted serves", func() bool {
 		a := ask(s.orders, "after")
 		defer func() { _ = a.lock.Unlock(t.Context()) }()
 		return a.err == nil && promoted.Exists(t.Context(), "biz:order:lock:after").Val() == 1
 	})
+	s.eventually(10*time.Second, "every lost lock is told", func() bool { return told.Load() == unheard })
 	stop()
 	all.Wait()
-	t.Logf("%d grants, %d losses", grants.Load(), losses.Load())
+	t.Logf("%d grants, %d losses, and all %d of what the promoted had not heard of", grants.Load(), losses.Load(), told.Load())
 }
 
 // masters is how many a Cluster has here: two of three are enough to go on.
@@ -130,7 +194,7 @@ func newCluster(t *testing.T) *cluster {
 	for i, shard := range c.servers.Shards {
 		c.bosses[i] = client(t, shard[0].Addr())
 	}
-	c.site = fleet(t, redisstore.Config{Addrs: c.servers.Addrs(), Cluster: true})
+	c.site = fleet(t, redisstore.Config{Addrs: c.servers.Addrs(), Cluster: true}, gateway.Hooks{})
 	for n := range masters {
 		c.eventually(10*time.Second, "every shard serves", func() bool {
 			a := ask(c.orders, c.idOn(n, 0))
