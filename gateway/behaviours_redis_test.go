@@ -20,7 +20,7 @@ func TestMaxHoldOnARealRedis(t *testing.T) {
 	t.Parallel()
 	servers.Need(t, "redis-server")
 	server := servers.Redis(t)
-	const ttl, most = 20 * time.Second, 21 * time.Second
+	const ttl, most = 9 * time.Second, 10 * time.Second
 	g, _ := onRedis(t, server.Addr(), func(p *gateway.Policy) { p.TTL, p.MaxHold = ttl, most })
 	orders := chain(t, g, "order")
 	warm(t, orders)

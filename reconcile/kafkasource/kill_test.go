@@ -21,7 +21,7 @@ const memberEnv = "TIERLOCK_MEMBER_CHILD"
 
 // A job is killed by SIGKILL again and again, before, between and after what it stores and
 // commits: in the end its topic has what one that is left alone finds, byte for byte.
-func TestFindingsDoNotDependOnKillsOnKafka(t *testing.T) { killed(t, 10_000) }
+func TestFindingsDoNotDependOnKillsOnKafka(t *testing.T) { killed(t, 6_000) }
 
 func TestSoakFindingsDoNotDependOnKillsOnKafka(t *testing.T) {
 	needSoak(t)

@@ -2,6 +2,7 @@ package faults
 
 import (
 	"errors"
+	"math/rand/v2"
 	"strconv"
 	"strings"
 	"sync"
@@ -115,13 +116,17 @@ func poolExhausted(t *testing.T) {
 		store:  func(c *redisstore.Config) { c.PoolSize, c.Wire = 1, 4 },
 		policy: func(p *gateway.Policy) { p.Ladder.SaturateIn = saturateIn; p.Ladder.Timeouts = 64 },
 	})
-	s.way.Delay(100 * time.Millisecond) // under half an attempt: not slow
+	s.way.Delay(70 * time.Millisecond) // under half an attempt: not slow
 	stop, local := make(chan struct{}), make(chan time.Duration, 1)
 	began := time.Now()
+	// Many more than have room, and out of step with the store: where all of them are on one trip,
+	// or an attempt is a whole number of trips, everybody comes and goes at once, and the wire is
+	// empty at that moment, which is no wire that stays full.
+	const callers = 32
 	var all sync.WaitGroup
-	for n := range 8 {
+	for n := range callers {
 		all.Go(func() {
-			for i := n; ; i += 8 {
+			for i := n; ; i += callers {
 				select {
 				case <-stop:
 					return
@@ -135,7 +140,7 @@ func poolExhausted(t *testing.T) {
 					}
 				}
 				_ = a.lock.Unlock(t.Context())
-				wait(time.Millisecond)
+				wait(time.Duration(rand.Int64N(int64(20 * time.Millisecond))))
 			}
 		})
 	}
