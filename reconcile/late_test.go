@@ -68,23 +68,27 @@ func TestLateEndIsNoticedAboveAnOpenHold(t *testing.T) {
 	})
 }
 
+// oneLife lets a job of its own read s while do goes on.
+func oneLife(t *testing.T, s *stream, st *store, do func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	j := mustJob(t, Config{Source: s.join(), Findings: []Findings{st}, Idle: time.Minute})
+	wg.Go(func() { _ = j.Run(ctx) })
+	do()
+	cancel()
+	wg.Wait()
+}
+
 // The same when the job that gave the finding out is gone: its store remembers.
 func TestLateEndWithdrawsWhatAnEarlierLifeFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, st := newStream(1), newStore()
 		s.endless = true
-		live := func(do func()) {
-			ctx, cancel := context.WithCancel(t.Context())
-			var wg sync.WaitGroup
-			j := mustJob(t, Config{Source: s.join(), Findings: []Findings{st}, Idle: time.Minute})
-			wg.Go(func() { _ = j.Run(ctx) })
-			do()
-			cancel()
-			wg.Wait()
-		}
+		life := func(do func()) { oneLife(t, s, st, do) }
 		p, q := s.producer("p"), s.producer("q")
 		a := nowHold(t, "a", tierlock.Shared, 100*time.Millisecond)
-		live(func() {
+		life(func() {
 			pass(time.Second, nil, p, q)
 			a.GrantedAt, a.EndedAt = time.Now(), time.Now().Add(100*time.Millisecond)
 			p.write(acquireOf(&a))
@@ -97,7 +101,7 @@ func TestLateEndWithdrawsWhatAnEarlierLifeFound(t *testing.T) {
 		if got := st.standing(KindOverlap); len(got) != 1 || s.marks[0].Offset < 6 {
 			t.Fatalf("findings %+v, committed %+v", got, s.marks[0])
 		}
-		live(func() {
+		life(func() {
 			pass(10*time.Second, nil, p, q)
 			st.mu.Lock()
 			st.fail = 2 // it is asked again

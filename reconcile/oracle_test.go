@@ -230,13 +230,19 @@ func oracle(t *testing.T, seed uint64, holds int) {
 	}
 }
 
-// certainOnly counts certain pairs, each of which must have overlapped.
-func certainOnly(t *testing.T, all []truth, found []Finding) (certain int) {
-	t.Helper()
+// truths are what really happened, by holder.
+func truths(all []truth) map[string]*truth {
 	byHolder := map[string]*truth{}
 	for i := range all {
 		byHolder[all[i].seen.Holder] = &all[i]
 	}
+	return byHolder
+}
+
+// certainOnly counts certain pairs, each of which must have overlapped.
+func certainOnly(t *testing.T, all []truth, found []Finding) (certain int) {
+	t.Helper()
+	byHolder := truths(all)
 	for i := range found {
 		f := &found[i]
 		really := 0
@@ -266,10 +272,7 @@ func beyond(a, b *truth) bool {
 // own members, so that too many in one do not hide too few in another.
 func certainEnough(t *testing.T, all []truth, found []Finding) {
 	t.Helper()
-	byHolder := map[string]*truth{}
-	for i := range all {
-		byHolder[all[i].seen.Holder] = &all[i]
-	}
+	byHolder := truths(all)
 	for i := range found {
 		f := &found[i]
 		must := 0

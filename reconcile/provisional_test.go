@@ -69,15 +69,7 @@ func TestRestartKnowsWhoWasSilent(t *testing.T) {
 		s, st := newStream(1), newStore()
 		s.endless = true
 		p, q, silent := s.producer("p"), s.producer("q"), s.producer("silent")
-		life := func(do func()) {
-			ctx, cancel := context.WithCancel(t.Context())
-			var wg sync.WaitGroup
-			j := mustJob(t, Config{Source: s.join(), Findings: []Findings{st}, Idle: time.Minute})
-			wg.Go(func() { _ = j.Run(ctx) })
-			do()
-			cancel()
-			wg.Wait()
-		}
+		life := func(do func()) { oneLife(t, s, st, do) }
 		life(func() {
 			pass(time.Second, nil, p, q, silent)
 			pass(80*time.Second, nil, p, q)

@@ -107,25 +107,10 @@ func pairsOf(holds []known) (pairs, certain int) {
 	return pairs, certain
 }
 
-// heap keeps findings by id.
-type heap struct {
-	mu sync.Mutex
-	by map[string]reconcile.Finding
-}
-
-func (h *heap) Put(_ context.Context, f reconcile.Finding) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if was, known := h.by[f.ID]; !known || f.Replaces(&was) {
-		h.by[f.ID] = f
-	}
-	return nil
-}
-
-func (h *heap) overlaps() (n int) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, f := range h.by {
+func (s *kept) overlaps() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, f := range s.by {
 		if f.Kind == reconcile.KindOverlap {
 			n++
 		}
@@ -134,7 +119,7 @@ func (h *heap) overlaps() (n int) {
 }
 
 // member is one of a group; leave ends it.
-func member(t *testing.T, brokers []string, into *heap) (leave func()) {
+func member(t *testing.T, brokers []string, into *kept) (leave func()) {
 	s, err := kafkasource.New(kafkasource.Config{Brokers: brokers, MaxWait: 50 * time.Millisecond, Session: 6 * time.Second})
 	if err != nil {
 		t.Error(err)
@@ -199,7 +184,7 @@ func TestARecordUnderTwoKeysOnKafka(t *testing.T) {
 	}
 	s.flush()
 
-	found := &heap{by: map[string]reconcile.Finding{}}
+	found := &kept{by: map[string]reconcile.Finding{}}
 	stop := make(chan struct{})
 	var crew sync.WaitGroup
 	for range 2 { // while the report reads
