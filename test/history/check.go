@@ -7,7 +7,7 @@ import (
 
 // The measures of the checks that need one.
 const (
-	patience = 20 * time.Second      // of the search for an order, each key
+	patience = 2 * time.Minute       // of the search for an order, each key
 	grace    = time.Second           // for a release that was not answered at once
 	slack    = 20 * time.Millisecond // of an answer
 )
