@@ -17,16 +17,20 @@ func TestApprovalsOnMariaDB(t *testing.T) {
 	dsn := servers.MariaDB(t).DSN()
 	for name, d := range map[string]string{"rows changed": dsn, "rows found": dsn + "?clientFoundRows=true"} {
 		t.Run(name, func(t *testing.T) {
-			db := openDB(t, d)
-			if err := reconcile.CreateRepairs(t.Context(), db, reconcile.MySQL); err != nil {
-				t.Fatal(err)
-			}
-			do(t, db, `DELETE FROM tierlock_approvals`)
-			do(t, db, `DELETE FROM tierlock_messages`)
-			decide(t, db)
-			send(t, db)
+			approvals(t, openDB(t, d))
 		})
 	}
+}
+
+func approvals(t *testing.T, db *sql.DB) {
+	t.Helper()
+	if err := reconcile.CreateRepairs(t.Context(), db, reconcile.MySQL); err != nil {
+		t.Fatal(err)
+	}
+	do(t, db, `DELETE FROM tierlock_approvals`)
+	do(t, db, `DELETE FROM tierlock_messages`)
+	decide(t, db)
+	send(t, db)
 }
 
 func theCase(t *testing.T) reconcile.Case {
