@@ -273,3 +273,40 @@ func TestHeartbeatsTellWhereTheChainsStand(t *testing.T) {
 		}
 	})
 }
+
+// One lock may be entered more than once: that an outer entry's work was rolled back says
+// nothing of what an inner one has committed.
+func TestReportsOfOneLockJoin(t *testing.T) {
+	const yes, no, unsaid = audit.Committed, audit.RolledBack, audit.Unknown
+	for _, c := range []struct {
+		told []audit.Work
+		want audit.Work
+	}{
+		{nil, unsaid}, {[]audit.Work{no}, no}, {[]audit.Work{no, no}, no}, {[]audit.Work{yes, no}, yes}, {[]audit.Work{no, yes}, yes},
+		{[]audit.Work{unsaid, no}, unsaid}, {[]audit.Work{no, unsaid}, unsaid}, {[]audit.Work{unsaid, yes}, yes},
+	} {
+		bubble(t, weak(), func(t *testing.T, k one) {
+			l := k.must("a")
+			for _, outcome := range c.told {
+				l.Report(outcome)
+			}
+			k.unlock(l)
+			if evs := k.Audit.Events(); len(evs) != 2 || evs[1].Outcome != c.want {
+				t.Errorf("%v told: %+v, want %s", c.told, evs, c.want)
+			}
+		})
+	}
+	failed := errors.New("no stock")
+	bubble(t, strong(), func(t *testing.T, k one) {
+		err := k.Do(t.Context(), "a", func(ctx context.Context, _ tierlock.Grant) error {
+			if err := k.Do(ctx, "a", func(context.Context, tierlock.Grant) error { return nil }); err != nil {
+				t.Error(err)
+			}
+			return failed
+		})
+		evs := k.Audit.Events()
+		if last := evs[len(evs)-1]; !errors.Is(err, failed) || last.Type != audit.TypeEnd || last.Outcome != audit.Committed {
+			t.Errorf("%v, %+v", err, evs)
+		}
+	})
+}

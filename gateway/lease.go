@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -56,7 +57,7 @@ type lease struct {
 	asked   time.Duration  // from AcquiredAt to the farthest end that the holder's own renewals asked for; guarded by mu
 	how     audit.How      // empty while live; guarded by mu
 	cause   error          // why the contexts ended; guarded by mu
-	outcome audit.Work     // guarded by mu
+	outcome audit.Work     // empty: nobody has told; guarded by mu
 	adopted bool           // may stand for a later hold than its own; guarded by mu
 	ties    *ties          // nil: it has none; guarded by mu
 
@@ -230,7 +231,7 @@ func (h *lease) finish(how audit.How, cause error, now time.Time) (e ending, ok 
 	}
 	h.how, h.cause = how, cause
 	e = ending{h, now, cause}
-	outcome := h.outcome
+	outcome := cmp.Or(h.outcome, audit.Unknown)
 	var loose ties // from h, whose entries go on being given back
 	if h.ties != nil {
 		loose = *h.ties

@@ -35,7 +35,7 @@ func (c *Chain) newLock(ctx context.Context, r *request, by *granter, ans tierlo
 	t := &by.traits
 	h := &lease{
 		chain: c, by: by, ladder: r.ladder, hash: r.hash, tier: t.Tier, ttl: r.ttl,
-		streak: r.streak, order: r.order, business: r.business, about: r.about, took: now.Sub(r.began), outcome: audit.Unknown,
+		streak: r.streak, order: r.order, business: r.business, about: r.about, took: now.Sub(r.began),
 		grant: tierlock.Grant{
 			Chain: c.name, Key: r.key, RequestID: r.id, Tier: t.Tier, Scope: t.Scope, Exclusive: ans.Exclusive, Token: ans.Token,
 			AcquiredAt: now, ExpiresAt: holdersEnd(ans.Until), Store: t.Store, Replayed: ans.Status == tierlock.Mine,
@@ -75,14 +75,27 @@ func (l *Lock) Reason() tierlock.Reason {
 }
 
 // Report tells the audit trail how the caller's work ended; it travels in the end event.
-// The default is unknown. Call it before Unlock.
+// The default is unknown. Call it before Unlock. Of several answers, of one caller or of several
+// entries, rolled back counts only where all say it, and committed where any does: what one of them
+// has left stands, and is looked for by that word.
 func (l *Lock) Report(outcome audit.Work) {
 	if l == nil {
 		return
 	}
 	l.mu.Lock()
-	l.outcome = outcome
+	l.outcome = joinWork(l.outcome, outcome)
 	l.mu.Unlock()
+}
+
+// joinWork is how two pieces of work under one lock ended together; empty: nobody has told.
+func joinWork(a, b audit.Work) audit.Work {
+	switch {
+	case a == "" || a == b:
+		return b
+	case a == audit.Committed || b == audit.Committed:
+		return audit.Committed
+	}
+	return audit.Unknown
 }
 
 // IsHeld asks what granted the lock, not the clock. A lock that is over is not held; an
