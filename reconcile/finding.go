@@ -27,6 +27,7 @@ type State string
 // The states, in their order.
 const (
 	StateOpen       State = "open"       // found; a check or a repair is due, or there is no hook for it
+	StateHarmless   State = "harmless"   // of no two holds that overlapped both can have left anything: see AtRiskPairs. Nothing is checked
 	StateClean      State = "clean"      // checked: nothing is wrong now
 	StateDryRun     State = "dry_run"    // checked: something is wrong, and would be repaired
 	StateWaiting    State = "waiting"    // checked: something is wrong, and people are asked whether to repair it
@@ -38,7 +39,7 @@ const (
 )
 
 var stages = map[State]int{
-	StateOpen: 0, StateClean: 1, StateDryRun: 1, StateWaiting: 1, StateRejected: 2, StateFailed: 2, StateRepaired: 3, StateSuperseded: 4, StateWithdrawn: 4,
+	StateOpen: 0, StateHarmless: 1, StateClean: 1, StateDryRun: 1, StateWaiting: 1, StateRejected: 2, StateFailed: 2, StateRepaired: 3, StateSuperseded: 4, StateWithdrawn: 4,
 }
 
 // Stage is the place of s in the order of states.
@@ -68,13 +69,16 @@ type Finding struct {
 	Members     []Interval `json:"members,omitempty"` // by grant
 	// Pairs counts the pairs of members that may have overlapped, CertainPairs those that
 	// did. Not every two members are a pair: they are connected through others.
-	Pairs        int       `json:"pairs,omitempty"`
-	CertainPairs int       `json:"certain_pairs,omitempty"`
-	Depth        int       `json:"depth,omitempty"`   // most members inside at once, by raw time
-	Part         int       `json:"part,omitempty"`    // of a group beyond Rule.Group: 2, 3, …
-	Carried      int       `json:"carried,omitempty"` // the first members, shown again from the part before
-	From         time.Time `json:"from,omitzero"`     // first grant
-	To           time.Time `json:"to,omitzero"`       // latest possible end
+	Pairs        int `json:"pairs,omitempty"`
+	CertainPairs int `json:"certain_pairs,omitempty"`
+	// AtRiskPairs counts the pairs of which neither hold's work was rolled back, as its end event
+	// tells: only they can have broken anything. That two holds overlapped stays a finding.
+	AtRiskPairs int       `json:"at_risk_pairs,omitempty"`
+	Depth       int       `json:"depth,omitempty"`   // most members inside at once, by raw time
+	Part        int       `json:"part,omitempty"`    // of a group beyond Rule.Group: 2, 3, …
+	Carried     int       `json:"carried,omitempty"` // the first members, shown again from the part before
+	From        time.Time `json:"from,omitzero"`     // first grant
+	To          time.Time `json:"to,omitzero"`       // latest possible end
 
 	Gap     *Gap     `json:"gap,omitempty"`
 	Repairs []Repair `json:"repairs,omitempty"`

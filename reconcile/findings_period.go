@@ -59,5 +59,6 @@ func (t *FindingsTable) each(ctx context.Context, do func(Finding) error, where 
 
 // Cases lists the losing holds of f as a job with these hooks puts them to a hook: per
 // business record every hold but the one that was granted first; where only one hold names
-// a record, that one. Business types without a hook have no cases.
+// a record, that one. Business types without a hook have no cases, nor has a hold whose work
+// was rolled back, nor a finding that is [StateHarmless].
 func (f *Finding) Cases(hooks map[string]Hook) []Case { return casesOf(f, hooks) }

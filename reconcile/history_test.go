@@ -69,17 +69,22 @@ func history(tb testing.TB, rng *rand.Rand, holds, keys int, twice bool) []truth
 		t := truth{from: from, to: to, seen: Interval{
 			Event: fmt.Sprintf("%s/1/%d", p.name, i), Chain: "coupon", Key: key(tb, k), Holder: fmt.Sprintf("h%06d", i), Tier: tier,
 			Store: tier.String(), Producer: p.name, Epoch: 1, GrantedAt: from.Add(p.off).Truncate(time.Microsecond), Error: p.bound,
-			EndedAt: to.Add(p.off).Truncate(time.Microsecond), How: audit.Released,
+			EndedAt: to.Add(p.off).Truncate(time.Microsecond), How: audit.Released, Outcome: outcomeOf(i),
 		}}
 		t.seen.Latest = t.seen.EndedAt
 		if rng.IntN(20) == 0 {
-			t.seen.EndedAt, t.seen.How = time.Time{}, ""
+			t.seen.EndedAt, t.seen.How, t.seen.Outcome = time.Time{}, "", ""
 			t.seen.Latest = t.seen.GrantedAt.Add(ttl)
 		}
 		out = append(out, t)
 	}
 	number(out)
 	return out
+}
+
+// outcomeOf is how the work of the nth hold ended: of every three, one was rolled back.
+func outcomeOf(n int) audit.Work {
+	return []audit.Work{audit.RolledBack, audit.Committed, audit.Unknown, audit.Committed, audit.RolledBack, audit.Committed}[n%6]
 }
 
 // number gives every event its producer's next seq, in the order in which they really were.

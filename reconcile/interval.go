@@ -38,6 +38,10 @@ type Interval struct {
 // before it got the grant, and nobody was ever inside.
 func (iv *Interval) Ended() bool { return !iv.EndedAt.IsZero() && iv.How != audit.Forced }
 
+// undone tells whether the work under the hold was rolled back, so that nothing of it stands
+// and nobody was harmed by it. That is what its holder said; unknown is not undone.
+func (iv *Interval) undone() bool { return iv.Outcome == audit.RolledBack }
+
 // sameProcess tells whether both were stamped by one process, so that its seqs order them.
 func (iv *Interval) sameProcess(o *Interval) bool {
 	return iv.Producer == o.Producer && iv.Epoch == o.Epoch && iv.Producer != ""

@@ -57,10 +57,10 @@ func hardHistory(tb testing.TB, rng *rand.Rand, begin time.Time, holds int) []tr
 		iv := Interval{
 			Chain: "coupon", Key: key(tb, name), Holder: fmt.Sprintf("h%06d", i), Tier: tier, Store: tier.String(), Producer: host.name, Epoch: 1,
 			GrantedAt: from.Add(host.off).Truncate(time.Microsecond), Error: host.bound,
-			EndedAt: to.Add(host.off).Truncate(time.Microsecond), How: audit.Released,
+			EndedAt: to.Add(host.off).Truncate(time.Microsecond), How: audit.Released, Outcome: outcomeOf(i),
 		}
 		if rng.IntN(20) == 0 { // its process crashed and nobody ended it
-			iv.EndedAt, iv.How = time.Time{}, ""
+			iv.EndedAt, iv.How, iv.Outcome = time.Time{}, "", ""
 		}
 		if tier == tierlock.Shared {
 			if free[name] = to; iv.EndedAt.IsZero() {
@@ -289,12 +289,43 @@ func certainEnough(t *testing.T, all []truth, found []Finding) {
 	}
 }
 
+// atRiskOnly counts the pairs at risk: those that must be certain are some of them, and none is
+// of a hold whose work was rolled back. A finding without any is harmless, and no other.
+func atRiskOnly(t *testing.T, all []truth, found []Finding) {
+	t.Helper()
+	byHolder := truths(all)
+	spared := 0
+	for i := range found {
+		f := &found[i]
+		must, may := 0, 0
+		for n := range f.Members {
+			for m := range n {
+				a, b := byHolder[f.Members[m].Holder], byHolder[f.Members[n].Holder]
+				if n < f.Carried || a.seen.Outcome == audit.RolledBack || b.seen.Outcome == audit.RolledBack {
+					continue
+				}
+				if may++; beyond(a, b) {
+					must++
+				}
+			}
+		}
+		spared += f.Pairs - f.AtRiskPairs
+		if f.AtRiskPairs < must || f.AtRiskPairs > may || (f.State == StateHarmless) != (f.AtRiskPairs == 0) {
+			t.Errorf("finding %s on %s is %s: %d pairs at risk, want %d to %d", f.ID, f.Key, f.State, f.AtRiskPairs, must, may)
+		}
+	}
+	if spared == 0 {
+		t.Error("nothing was rolled back")
+	}
+}
+
 // checkAgainst compares findings with what really happened.
 func checkAgainst(t *testing.T, all []truth, found []Finding) {
 	t.Helper()
 	certain := certainOnly(t, all, found)
 	pairs := together(found)
 	certainEnough(t, all, found)
+	atRiskOnly(t, all, found)
 	slices.SortFunc(all, func(a, b truth) int {
 		return cmp.Or(cmp.Compare(a.seen.Key.String(), b.seen.Key.String()), a.from.Compare(b.from))
 	})

@@ -49,13 +49,14 @@ type group struct {
 
 // tally counts pairs.
 type tally struct {
-	pairs, certain int
-	causes         causeSet
+	pairs, certain, atRisk int
+	causes                 causeSet
 }
 
 func (t *tally) add(o tally) {
 	t.pairs += o.pairs
 	t.certain += o.certain
+	t.atRisk += o.atRisk
 	t.causes |= o.causes
 }
 
@@ -130,6 +131,9 @@ func (s *sweep) pair(a, b int) {
 	if rel == certain {
 		t.certain = 1
 	}
+	if !first.undone() && !second.undone() {
+		t.atRisk = 1
+	}
 	s.tallies[b].add(t)
 	if ra, rb := s.root(a), s.root(b); ra != rb {
 		s.parent[max(ra, rb)] = min(ra, rb)
@@ -176,8 +180,13 @@ func (g *group) findings(rule *Rule) iter.Seq[Finding] {
 		if len(g.members) < 2 {
 			return
 		}
+		state := StateHarmless // of all parts: the other hold of a pair may stand in another
+		if slices.ContainsFunc(g.tallies, func(t tally) bool { return t.atRisk > 0 }) {
+			state = StateOpen
+		}
 		for from := 0; from < len(g.members); from += rule.Group {
 			f := g.part(rule, from, min(from+rule.Group, len(g.members)))
+			f.State = state
 			if from > 0 {
 				f.Part = from/rule.Group + 1
 			}
@@ -190,7 +199,7 @@ func (g *group) findings(rule *Rule) iter.Seq[Finding] {
 
 func (g *group) part(rule *Rule, from, to int) Finding {
 	own := g.members[from:to]
-	f := Finding{ID: overlapID(own[0]), Kind: KindOverlap, State: StateOpen, Chain: own[0].Chain, Key: own[0].Key}
+	f := Finding{ID: overlapID(own[0]), Kind: KindOverlap, Chain: own[0].Chain, Key: own[0].Key}
 	opens := rule.start(own[0])
 	for _, iv := range own {
 		if s := rule.start(iv); s.Before(opens) {
@@ -208,7 +217,7 @@ func (g *group) part(rule *Rule, from, to int) Finding {
 		f.Members = append(f.Members, *iv)
 		sum.add(g.tallies[from+i])
 	}
-	f.Pairs, f.CertainPairs, f.Certain, f.Causes = sum.pairs, sum.certain, sum.certain > 0, causesOf(sum.causes)
+	f.Pairs, f.CertainPairs, f.AtRiskPairs, f.Certain, f.Causes = sum.pairs, sum.certain, sum.atRisk, sum.certain > 0, causesOf(sum.causes)
 	f.From, f.To, f.Depth = f.Members[0].GrantedAt, latest(f.Members), depth(f.Members)
 	f.Digest = digest(&f)
 	return f
@@ -226,7 +235,7 @@ func latest(members []Interval) time.Time {
 
 // digest is the same for findings that know the same of the same holds.
 func digest(f *Finding) string {
-	parts := []string{f.ID, strconv.Itoa(f.Pairs), strconv.Itoa(f.CertainPairs)}
+	parts := []string{f.ID, strconv.Itoa(f.Pairs), strconv.Itoa(f.CertainPairs), strconv.Itoa(f.AtRiskPairs)}
 	for i := range f.Members {
 		m := &f.Members[i]
 		parts = append(parts, m.Event, m.Holder, stamp(m.GrantedAt), stamp(m.Latest), string(m.How), string(m.Outcome))

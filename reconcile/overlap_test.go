@@ -59,31 +59,35 @@ func TestSweepAgreesWithEveryPair(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 11))
 		all := intervals(history(t, rng, 100, 2, true))
 		rule := Rule{}.withDefaults()
-		pairs, certains := 0, 0
+		pairs, certains, risky := 0, 0, 0
 		for i := range all {
 			for j := range i {
 				if all[i].Key != all[j].Key {
 					continue
 				}
 				switch rule.relate(&all[i], &all[j]) {
+				case apart:
+					continue
 				case certain:
 					certains++
-					pairs++
-				case possible:
-					pairs++
+				}
+				pairs++
+				if all[i].Outcome != audit.RolledBack && all[j].Outcome != audit.RolledBack {
+					risky++
 				}
 			}
 		}
-		gotPairs, gotCertain := 0, 0
+		gotPairs, gotCertain, gotRisky := 0, 0, 0
 		for _, f := range Overlaps(Rule{}, all) {
 			gotPairs += f.Pairs
 			gotCertain += f.CertainPairs
-			if f.Certain != (f.CertainPairs > 0) || len(f.Members) < 2 || f.Pairs < len(f.Members)-1 {
+			gotRisky += f.AtRiskPairs
+			if f.Certain != (f.CertainPairs > 0) || len(f.Members) < 2 || f.Pairs < len(f.Members)-1 || (f.State == StateHarmless) != (f.AtRiskPairs == 0) {
 				t.Fatalf("seed %d: finding %+v", seed, f)
 			}
 		}
-		if gotPairs != pairs || gotCertain != certains {
-			t.Fatalf("seed %d: %d pairs, %d certain; one by one %d, %d", seed, gotPairs, gotCertain, pairs, certains)
+		if gotPairs != pairs || gotCertain != certains || gotRisky != risky {
+			t.Fatalf("seed %d: %d pairs, %d certain, %d at risk; one by one %d, %d, %d", seed, gotPairs, gotCertain, gotRisky, pairs, certains, risky)
 		}
 	}
 }

@@ -29,14 +29,18 @@ type due struct {
 func (d *due) weight() int { return len(d.finding.Members) + len(d.cases) }
 
 // casesOf lists the losing holds of a finding: per business record every hold but the one
-// that was granted first; where only one hold names a record, that one.
+// that was granted first; where only one hold names a record, that one. A hold whose work was
+// rolled back neither wins nor loses.
 func casesOf(f *Finding, hooks map[string]Hook) []Case {
+	if f.State == StateHarmless {
+		return nil
+	}
 	type record struct{ kind, id string }
 	first := map[record]int{}
 	count := map[record]int{}
 	for i := range f.Members {
 		b := &f.Members[i].Business
-		if _, hooked := hooks[b.Type]; !hooked {
+		if _, hooked := hooks[b.Type]; !hooked || f.Members[i].undone() {
 			continue
 		}
 		r := record{b.Type, b.ID}
@@ -50,7 +54,7 @@ func casesOf(f *Finding, hooks map[string]Hook) []Case {
 		m := &f.Members[i]
 		r := record{m.Business.Type, m.Business.ID}
 		hook, hooked := hooks[r.kind]
-		if !hooked || first[r] == i && count[r] > 1 || i < f.Carried {
+		if !hooked || m.undone() || first[r] == i && count[r] > 1 || i < f.Carried {
 			continue
 		}
 		action := or(hook.Action, "repair")

@@ -10,9 +10,9 @@ import (
 	"github.com/tierlock/tierlock/audit"
 )
 
-// ruleVersion is part of every finding's id: a rule that groups differently must not
-// reuse the ids of this one. Repairs' keys are made without it.
-const ruleVersion = 2
+// ruleVersion is part of every finding's id: a rule that groups or counts differently must
+// not reuse the ids of this one. Repairs' keys are made without it.
+const ruleVersion = 3
 
 // resolution is how far a time in an event may lie before the real one: events carry
 // whole microseconds.

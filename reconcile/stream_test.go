@@ -296,7 +296,7 @@ func acquireOf(iv *Interval) audit.Event {
 
 func endOf(iv *Interval) audit.Event {
 	ev := acquireOf(iv)
-	ev.Type, ev.TTL, ev.EndedAt, ev.How, ev.Outcome = audit.TypeEnd, 0, iv.EndedAt, iv.How, audit.Committed
+	ev.Type, ev.TTL, ev.EndedAt, ev.How, ev.Outcome = audit.TypeEnd, 0, iv.EndedAt, iv.How, iv.Outcome
 	return ev
 }
 

@@ -75,7 +75,14 @@ func nowHold(tb testing.TB, holder string, tier tierlock.Tier, length time.Durat
 // conflict makes two bypass holds of two producers that overlap, and lets them end.
 func conflict(t *testing.T, p, q *producer) {
 	t.Helper()
+	conflictOf(t, p, q, audit.Committed)
+}
+
+// conflictOf is conflict, of which the first one's work ended like that.
+func conflictOf(t *testing.T, p, q *producer, first audit.Work) {
+	t.Helper()
 	a, b := nowHold(t, "a", tierlock.Bypass, time.Second), nowHold(t, "b", tierlock.Bypass, time.Second)
+	a.Outcome, b.Outcome = first, audit.Committed
 	p.write(acquireOf(&a))
 	q.write(acquireOf(&b))
 	time.Sleep(time.Second)

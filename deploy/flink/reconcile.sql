@@ -118,7 +118,7 @@ FROM (
 
 CREATE TEMPORARY TABLE findings (
   id STRING, digest STRING, kind STRING, state STRING, chain STRING, `key` STRING, certain BOOLEAN,
-  causes ARRAY<STRING>, members ARRAY<STRING>, pairs BIGINT, certain_pairs BIGINT, depth INT, part INT, carried INT,
+  causes ARRAY<STRING>, members ARRAY<STRING>, pairs BIGINT, certain_pairs BIGINT, at_risk_pairs BIGINT, depth INT, part INT, carried INT,
   `from` STRING, `to` STRING
 ) WITH (
   ${sink}
@@ -127,7 +127,7 @@ CREATE TEMPORARY TABLE findings (
 -- Which holds of an island are pairs is the rule's to say: not those of one store that gave the key from one to the
 -- other, not those that one process has put in order. So an island may be several groups, or none.
 INSERT INTO findings
-SELECT f.id, f.digest, 'overlap', 'open', f.chain, f.`key`, f.certain, f.causes, f.members, f.pairs, f.certain_pairs, f.depth, f.part, f.carried,
+SELECT f.id, f.digest, 'overlap', f.state, f.chain, f.`key`, f.certain, f.causes, f.members, f.pairs, f.certain_pairs, f.at_risk_pairs, f.depth, f.part, f.carried,
   tierlock_time(f.from_us), tierlock_time(f.to_us)
 FROM (
   SELECT `partition`, `key`, island, ARRAY_AGG(ROW(
@@ -138,5 +138,5 @@ FROM (
   HAVING COUNT(*) > 1
 ) AS i
 CROSS JOIN LATERAL TABLE(tierlock_findings(CAST(${default_error_us} AS BIGINT), ${group}, i.holds)) AS f(
-  id, digest, chain, `key`, certain, causes, members, pairs, certain_pairs, depth, part, carried, from_us, to_us)
+  id, digest, state, chain, `key`, certain, causes, members, pairs, certain_pairs, at_risk_pairs, depth, part, carried, from_us, to_us)
 WHERE f.from_us < CAST(${to_us} AS BIGINT) AND f.to_us >= CAST(${from_us} AS BIGINT);

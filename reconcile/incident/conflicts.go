@@ -51,7 +51,10 @@ func (b both) finding() (f reconcile.Finding, where string) {
 		return *b.stored, Stored
 	}
 	f = *b.found
-	f.State, f.Repairs = b.stored.State, b.stored.Repairs
+	f.Repairs = b.stored.Repairs
+	if f.State != reconcile.StateHarmless && b.stored.State != reconcile.StateHarmless { // which is said of the events, by whoever knows more of them
+		f.State = b.stored.State
+	}
 	return f, Both
 }
 
@@ -103,7 +106,7 @@ func (m *maker) conflict(ctx context.Context, b both) (Conflict, error) {
 	c := Conflict{
 		ID: f.ID, State: f.State, Where: where, Chain: f.Chain, Key: f.Key, Certain: f.Certain,
 		Provisional: f.Provisional, Awaited: f.Awaited, Causes: append([]reconcile.Cause{}, f.Causes...),
-		Part: f.Part, Holds: len(own), Pairs: f.Pairs, CertainPairs: f.CertainPairs, Depth: f.Depth, From: f.From.UTC(), To: f.To.UTC(),
+		Part: f.Part, Holds: len(own), Pairs: f.Pairs, CertainPairs: f.CertainPairs, AtRiskPairs: f.AtRiskPairs, Depth: f.Depth, From: f.From.UTC(), To: f.To.UTC(),
 		Business: []string{}, Repairs: append([]reconcile.Repair{}, f.Repairs...),
 		Members: append([]reconcile.Interval{}, f.Members[:min(len(f.Members), mostMembers)]...),
 	}

@@ -136,7 +136,8 @@ type Conflict struct {
 	Holds        int                `json:"holds"`
 	Pairs        int                `json:"pairs"`
 	CertainPairs int                `json:"certain_pairs"`
-	Depth        int                `json:"depth"` // most holders inside at once
+	AtRiskPairs  int                `json:"at_risk_pairs,omitempty"` // of which neither hold's work was rolled back
+	Depth        int                `json:"depth"`                   // most holders inside at once
 	From         time.Time          `json:"from"`
 	To           time.Time          `json:"to"`
 	Business     []string           `json:"business"` // "type:id" of the records in it
@@ -215,7 +216,7 @@ type Check struct {
 type Amount struct {
 	Type string `json:"type"`
 	// AtRisk sums |delta| of the losing holds of standing conflicts: what they could have
-	// done wrong at most. NoDelta counts losing holds that told none.
+	// done wrong at most; a hold whose work was rolled back loses nothing. NoDelta counts losing holds that told none.
 	AtRisk   int64 `json:"at_risk"`
 	NoDelta  int   `json:"no_delta"`
 	Repaired int64 `json:"repaired"` // what checks found wrong before each repair that was applied

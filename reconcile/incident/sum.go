@@ -77,11 +77,12 @@ func (r *Report) sumRecords(t *Total) (settled map[string]bool) {
 	return settled
 }
 
-// open tells whether a conflict is nobody's yet: the job has neither cleared nor repaired
+// open tells whether a conflict is nobody's yet: it may have left something, the job has neither cleared nor repaired
 // it, nobody has decided against its repair, and not every record in it was found right, or
 // settled by hand. A record that is wrong is open by itself.
 func open(c *Conflict, settled map[string]bool) bool {
-	if c.State == reconcile.StateClean || c.State == reconcile.StateRepaired || c.State == reconcile.StateRejected || !stands(c.State) {
+	switch c.State {
+	case reconcile.StateHarmless, reconcile.StateClean, reconcile.StateRepaired, reconcile.StateRejected, reconcile.StateSuperseded, reconcile.StateWithdrawn:
 		return false
 	}
 	for _, name := range c.Business {

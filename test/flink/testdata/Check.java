@@ -32,7 +32,7 @@ public final class Check {
         StringBuilder out = new StringBuilder();
         for (List<Hold> holds : byKey.values()) {
             for (Finding f : Groups.findings(new Rule(defaultError, group), holds)) {
-                out.append(String.join("\t", f.id, f.digest, f.pairs + "", f.certainPairs + "", f.depth + "", f.part + "", f.carried + "",
+                out.append(String.join("\t", f.id, f.digest, f.pairs + "", f.certainPairs + "", f.state, f.atRiskPairs + "", f.depth + "", f.part + "", f.carried + "",
                         f.from + "", f.to + "", f.causes.stream().map(Cause::text).collect(Collectors.joining(",")),
                         f.members.stream().map(m -> m.event).collect(Collectors.joining(",")))).append('\n');
             }

@@ -10,6 +10,8 @@ final class Finding {
     String digest = ""; // of all it tells: equal to the Go job's where both know the same of the same holds
     long pairs;
     long certainPairs;
+    long atRiskPairs; // of which neither hold's work was rolled back
+    String state = "open"; // or harmless: no pair of its group is at risk
     int depth; // most members inside at once, by raw time
     int part; // of a group beyond Rule.group: 2, 3, ...; zero: the only one, or the first
     int carried; // the first members, shown again from the part before
@@ -22,7 +24,7 @@ final class Finding {
     void finish() {
         from = members.get(0).granted;
         to = Long.MIN_VALUE;
-        List<String> parts = new ArrayList<>(List.of(id, Long.toString(pairs), Long.toString(certainPairs)));
+        List<String> parts = new ArrayList<>(List.of(id, Long.toString(pairs), Long.toString(certainPairs), Long.toString(atRiskPairs)));
         for (Hold m : members) {
             to = Math.max(to, m.latest);
             parts.addAll(List.of(m.event, m.holder, Long.toString(m.granted), Long.toString(m.latest), m.how, m.outcome));

@@ -14,6 +14,7 @@ final class Groups {
     private final int[] parent; // union-find over indexes into holds
     private final long[] pairs; // in which the hold is the later one
     private final long[] certain;
+    private final long[] atRisk; // neither hold's work was rolled back
     private final List<EnumSet<Cause>> causes = new ArrayList<>();
 
     private Groups(Rule rule, List<Hold> holds) {
@@ -22,6 +23,7 @@ final class Groups {
         parent = new int[holds.size()];
         pairs = new long[holds.size()];
         certain = new long[holds.size()];
+        atRisk = new long[holds.size()];
         for (int i = 0; i < parent.length; i++) {
             parent[i] = i;
             causes.add(EnumSet.noneOf(Cause.class));
@@ -69,6 +71,9 @@ final class Groups {
         if (relation == Rule.Relation.CERTAIN) {
             certain[later]++;
         }
+        if (!a.undone() && !b.undone()) {
+            atRisk[later]++;
+        }
         causes.get(later).addAll(Cause.of(rule, a, b));
         int ra = root(first);
         int rb = root(later);
@@ -99,8 +104,11 @@ final class Groups {
             if (group.size() < 2) {
                 continue;
             }
+            boolean harmless = group.stream().allMatch(i -> atRisk[i] == 0);
             for (int from = 0; from < group.size(); from += rule.group) {
-                out.add(part(group, from, Math.min(from + rule.group, group.size())));
+                Finding f = part(group, from, Math.min(from + rule.group, group.size()));
+                f.state = harmless ? "harmless" : "open";
+                out.add(f);
             }
         }
         return out;
@@ -125,6 +133,7 @@ final class Groups {
             f.members.add(holds.get(i));
             f.pairs += pairs[i];
             f.certainPairs += certain[i];
+            f.atRiskPairs += atRisk[i];
             f.causes.addAll(causes.get(i));
         }
         f.finish();

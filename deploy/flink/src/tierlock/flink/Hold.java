@@ -41,6 +41,11 @@ final class Hold {
         return outcome.equals("committed");
     }
 
+    /** Its work was rolled back: nothing of it stands. */
+    boolean undone() {
+        return outcome.equals("rolled_back");
+    }
+
     boolean is(String tier) {
         return this.tier.equals(tier);
     }

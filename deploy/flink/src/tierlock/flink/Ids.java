@@ -11,7 +11,7 @@ import java.util.List;
 /** Names of findings, the same as the Go job's. */
 final class Ids {
     /** Of the rule, part of every id: the Go job's ruleVersion. */
-    static final int RULE_VERSION = 2;
+    static final int RULE_VERSION = 3;
 
     private Ids() {}
 

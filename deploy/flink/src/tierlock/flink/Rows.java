@@ -14,8 +14,8 @@ final class Rows {
             + "latest BIGINT, ttl BIGINT, max_hold BIGINT, clock_error BIGINT, how STRING, outcome STRING, "
             + "business_type STRING, business_id STRING, version_before BIGINT>";
 
-    static final String FINDING = "ROW<id STRING, digest STRING, chain STRING, `key` STRING, certain BOOLEAN, "
-            + "causes ARRAY<STRING>, members ARRAY<STRING>, pairs BIGINT, certain_pairs BIGINT, depth INT, part INT, "
+    static final String FINDING = "ROW<id STRING, digest STRING, state STRING, chain STRING, `key` STRING, certain BOOLEAN, "
+            + "causes ARRAY<STRING>, members ARRAY<STRING>, pairs BIGINT, certain_pairs BIGINT, at_risk_pairs BIGINT, depth INT, part INT, "
             + "carried INT, from_us BIGINT, to_us BIGINT>";
 
     private Rows() {}
@@ -81,8 +81,9 @@ final class Rows {
 
     static Row of(Finding f) {
         Hold first = f.members.get(0);
-        return Row.of(f.id, f.digest, first.chain, first.key, f.certainPairs > 0, f.causes.stream().map(Cause::text).toArray(String[]::new),
-                f.members.stream().map(m -> m.event).toArray(String[]::new), f.pairs, f.certainPairs, f.depth, f.part, f.carried, f.from, f.to);
+        return Row.of(f.id, f.digest, f.state, first.chain, first.key, f.certainPairs > 0, f.causes.stream().map(Cause::text).toArray(String[]::new),
+                f.members.stream().map(m -> m.event).toArray(String[]::new), f.pairs, f.certainPairs, f.atRiskPairs,
+                f.depth, f.part, f.carried, f.from, f.to);
     }
 
     private static String text(Row r, int i) {
