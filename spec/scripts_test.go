@@ -147,7 +147,8 @@ func (v scriptVector) run(t *testing.T, client *redis.Client, call caller) {
 			}
 			continue
 		}
-		reply, _ := got.([]any)
+		text, _ := got.(string)
+		reply := apart(text)
 		if err != nil || len(reply) != len(c.Reply) {
 			t.Errorf("call %d: %v, %v, want %v", i+1, got, err, c.Reply)
 			continue
@@ -172,6 +173,65 @@ func (v scriptVector) run(t *testing.T, client *redis.Client, call caller) {
 	if msg, err := heard.ReceiveTimeout(ctx, 5*time.Second); err != nil || msg.(*redis.Message).Channel != "end" {
 		t.Errorf("published %v, %v, want no more", msg, err)
 	}
+}
+
+// The server tells microseconds without leading zeros, and the script puts its time together
+// from text: in the first tenth of a second, too, it is the time.
+func TestReplyTellsTheServersTime(t *testing.T) {
+	servers.Need(t, "redis-server")
+	client := redis.NewClient(&redis.Options{Addr: servers.Redis(t).Addr(), DisableIdentity: true, Protocol: 2})
+	t.Cleanup(func() { _ = client.Close() })
+	body := scriptBodies(t)["acquire"]
+	for early := false; !early; time.Sleep(time.Millisecond) {
+		before := client.Time(t.Context()).Val()
+		reply, err := client.Eval(t.Context(), body, []string{"biz:order:lock:10086"}, "0", "6f3b0c5e9a1d47f28b0e6a5c3d2f1e09", "1", "0").Text()
+		after := client.Time(t.Context()).Val()
+		told, _ := apart(reply)[0].(int64)
+		if err != nil || told < before.UnixMicro() || told > after.UnixMicro() {
+			t.Fatalf("%q, %v, want a time from %d to %d", reply, err, before.UnixMicro(), after.UnixMicro())
+		}
+		early = told%1e6 < 1e5 && told%1e5 < 9e4 // five digits or fewer
+	}
+}
+
+// apart is the parts of a reply as the vectors have them, or as many as could be read. It is
+// written from lock.md alone, so that the store's own reading is not what it is held against.
+func apart(text string) []any {
+	now, rest, _ := strings.Cut(text, " ")
+	n, err := strconv.ParseInt(now, 10, 64)
+	if err != nil {
+		return nil
+	}
+	parts := []any{n}
+	op := regexp.MustCompile(`(?s)^([0-6])(?::(-?\d+):(\d+):(\d+):(.*))?$`)
+	for rest != "" {
+		one := rest
+		if len(rest) > 1 && rest[1] == ' ' {
+			one = rest[:1]
+		}
+		m := op.FindStringSubmatch(one)
+		if m == nil {
+			return parts
+		}
+		status, _ := strconv.ParseInt(m[1], 10, 64)
+		left, _ := strconv.ParseInt(m[2], 10, 64)
+		depth, _ := strconv.ParseInt(m[3], 10, 64)
+		length, _ := strconv.Atoi(m[4])
+		if length > len(m[5]) {
+			return parts
+		}
+		var word any = m[5][:length]
+		if status != 0 && status != 3 { // a token, or none
+			token, _ := strconv.ParseInt(m[5][:length], 10, 64)
+			word = token
+		}
+		if one == "1" {
+			depth = 1
+		}
+		parts = append(parts, status, left, word, depth)
+		rest = strings.TrimPrefix(rest[len(one)-len(m[5])+length:], " ")
+	}
+	return parts
 }
 
 // after compares what is on the server with the records that should be, no more no less.

@@ -98,7 +98,7 @@ func riderFor(hold tierlock.Hold) *rider {
 // free lets r serve again, but for one that has left: its trip still knows it.
 func (r *rider) free() {
 	if r.state != left {
-		r.reply.holder = ""
+		r.reply = reply{} // and the text it is a part of
 		riders.Put(r)
 	}
 }
@@ -135,7 +135,7 @@ func (b *batcher) alone(q *question, to place, s *script, r *rider) (err error) 
 		r.limit.sent = time.Now()
 	}
 	ctx := q.context()
-	r.reply, err = r.call.reply(r.call.run(ctx, b.client), 0)
+	r.reply, err = r.call.reply(r.call.run(ctx, b.client))
 	r.sent = r.limit.sent
 	b.node.heard(ctx, r.sent, r.reply)
 	return err

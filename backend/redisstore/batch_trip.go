@@ -170,10 +170,15 @@ func (t *trip) alike() bool {
 
 // hear takes in what cmd answered to the next riders, which c carried.
 func (t *trip) hear(c *call, cmd *redis.Cmd) {
-	for i := range c.ops {
-		said, err := c.reply(cmd, i)
-		t.said, t.failed = append(t.said, said), append(t.failed, err)
+	first := len(t.said)
+	said, err := c.replies(cmd, t.said)
+	if err != nil {
+		said = append(said, make([]reply, c.ops)...)
 	}
+	for _, r := range said[first:] {
+		t.failed = append(t.failed, cmp.Or(err, r.fault()))
+	}
+	t.said = said
 }
 
 // unload ends t and answers those riders who are still there.
@@ -195,6 +200,7 @@ func (b *batcher) unload(t *trip) {
 		t.told = append(t.told, r)
 	}
 	clear(t.riders)
+	clear(t.said)
 	t.riders = t.riders[:0]
 	if t.done != nil {
 		close(t.done)

@@ -145,8 +145,5 @@ func refuse(format string, parts ...any) said {
 
 // grant answers as the acquire script does, at the server time 1.
 func grant(c *server.Peer, _ []string) {
-	c.WriteLen(5)
-	for _, n := range []int{1, 1, 0, 7, 1} {
-		c.WriteInt(n)
-	}
+	c.WriteBulk("1 1:0:1:1:7")
 }

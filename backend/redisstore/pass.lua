@@ -8,12 +8,22 @@
 --       stands in line: a number that is not looked at, and the member
 --       shape is the sum of 1 when fenced, 2 when it has been entered, and 4 when the new
 --       one stands in line
--- reply {now in server microseconds, and four:}
---       1 granted, 0 or when repeated ttl left, token, 1     2 mine: the old id's, ttl left, 0, depth
---       3 held, ttl left, holder, 0     4 late, 0, 0, 0     6 gone, 0, 0, 0
+-- reply one text, see spec/lock.md: now in server microseconds, and of the operation
+--       1:0, or when repeated ttl left:1:token     2 mine: the old id's:ttl left:depth:
+--       3 held:ttl left:0:holder     4 late     6 gone
 --       mine at depth 0: it has been entered, nothing was given back, ask with its depth
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
+
+local function say(status, left, depth, word)
+  return string.format('%.0f %s:%d:%d:%d:', now, status, left, depth, #word) .. word
+end
+
+-- text is a token as it is told; of a lock that is not fenced there is none.
+local function text(token)
+  return token > 0 and string.format('%.0f', token) or ''
+end
+
 local key, from, shape, id = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3]
 local record, fence, floor, keep, entry, line, member
 local k, a = 2, 6
@@ -30,11 +40,11 @@ if shape >= 4 then
   line, member = KEYS[k], ARGV[a + 1]
 end
 if now >= tonumber(ARGV[5]) then
-  return {now, 4, 0, 0, 0}
+  return say('4', 0, 0, '')
 end
 local holder = redis.call('GET', key)
 if not holder then
-  return {now, 6, 0, 0, 0}
+  return say('6', 0, 0, '')
 end
 local left = redis.call('PTTL', key)
 
@@ -46,14 +56,14 @@ if fence then
   end
 end
 if holder == id then -- a repeat
-  return {now, 1, left, last, 1}
+  return say('1', left, 1, text(last))
 end
 local bare = holder == from
 if not bare and holder ~= from .. '+' then
-  return {now, 3, left, holder, 0}
+  return say('3', left, 0, holder)
 end
 if not bare and not record then
-  return {now, 2, left, 0, 0}
+  return say('2', left, 0, '')
 end
 
 local depth = (entry or '0') == '0' and 0 or 1
@@ -64,7 +74,7 @@ if not bare and redis.call('HGET', record, 'id') == from then
   end
 end
 if depth > 0 then
-  return {now, 2, left, 0, depth}
+  return say('2', left, depth, '')
 end
 
 local token = 0
@@ -79,4 +89,4 @@ end
 if line then
   redis.pcall('ZREM', line, member)
 end
-return {now, 1, 0, token, 1}
+return say('1', 0, 1, text(token))

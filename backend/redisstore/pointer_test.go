@@ -142,10 +142,7 @@ func TestRenewalsOfASlotThatMovesGoAlone(t *testing.T) {
 			c.WriteError("TRYAGAIN Multiple keys request during rehashing of slot")
 			return
 		}
-		c.WriteLen(5) // mine, for a minute
-		for _, n := range []int{0, 2, 60_000, 0, 1} {
-			c.WriteInt(n)
-		}
+		c.WriteBulk("0 2:60000:1:0:") // mine, for a minute
 	})
 	store := open(t, redisstore.Config{Addrs: []string{here.addr}, Cluster: true})
 	var holds []tierlock.Hold

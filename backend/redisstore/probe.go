@@ -65,7 +65,7 @@ func (p place) probe(ctx context.Context, hold tierlock.Hold, notAfter time.Time
 	give.call = releaseScript.call(p, give.room[:], &give.op)
 	cmds := pipelined(ctx, p.node.prober.client, []*call{&take.call, &give.call})
 	for i, l := range []*rider{take, give} {
-		if _, err := l.call.reply(cmds[i], 0); err != nil {
+		if _, err := l.call.reply(cmds[i]); err != nil {
 			return err
 		}
 	}

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -143,9 +144,12 @@ func (r renewal) ask(q *question, to place, which []int) {
 	}
 	sent := time.Now()
 	for c, cmd := range pipelined(q.context(), to.node.control, calls) {
+		said, err := calls[c].replies(cmd, nil)
+		if err != nil {
+			said = make([]reply, calls[c].ops)
+		}
 		for i, at := range parts[c] {
-			reply, err := calls[c].reply(cmd, i)
-			r.hear(at, reply, sent, err)
+			r.hear(at, said[i], sent, cmp.Or(err, said[i].fault()))
 		}
 	}
 }

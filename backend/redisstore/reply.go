@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -14,15 +15,13 @@ import (
 // [tierlock.Status], which the scripts name beside them, and 0 for what was refused.
 type reply struct {
 	status tierlock.Status
-	now    int64         // server's Unix microseconds; acquire only
+	now    int64         // server's Unix microseconds; 0: not told
 	left   time.Duration // of the hold; negative: it never expires
 	token  tierlock.Token
 	holder string // held: the value in the store
 	depth  int
+	why    refusal // refused: the server's own words
 }
-
-// partsPerOp is how much of a reply belongs to each operation.
-const partsPerOp = 4
 
 // refusal is an error that a script answered for one operation.
 type refusal string
@@ -30,53 +29,109 @@ type refusal string
 func (r refusal) Error() string { return string(r) }
 func (refusal) RedisError()     {} // it is told as an error reply is
 
-// reply is what the server's answer to c says of operation i; its error is a
+// fault is why the operation was refused, a [*tierlock.Fault], or nil.
+func (r reply) fault() error {
+	if r.why == "" {
+		return nil
+	}
+	return fault(r.why)
+}
+
+// reply is what the server answered to c, a call of one operation; its error is a
 // [*tierlock.Fault].
-func (c *call) reply(cmd *redis.Cmd, i int) (reply, error) {
-	parts, err := cmd.Slice()
+func (c *call) reply(cmd *redis.Cmd) (reply, error) {
+	var room [1]reply
+	said, err := c.replies(cmd, room[:0])
 	if err != nil {
-		return reply{}, fault(err)
+		return reply{}, err
 	}
-	if len(parts) != 1+c.ops*partsPerOp {
-		return reply{}, misshapen(parts)
-	}
-	r, why, ok := parse(parts[0], parts[1+i*partsPerOp:][:partsPerOp])
-	switch {
-	case !ok:
-		return reply{}, misshapen(parts)
-	case why != "":
-		return reply{}, fault(refusal(why))
-	}
-	return r, nil
+	return said[0], said[0].fault()
 }
 
-func misshapen(parts []any) error {
-	return &tierlock.Fault{Reason: tierlock.ReasonBroken, InDoubt: true, Err: fmt.Errorf("reply of another shape than the script's: %d parts", len(parts))}
+// replies adds to room what the server's answer to c says of each operation. Its error, a
+// [*tierlock.Fault], concerns them all, and then nothing was added; what was refused to one
+// stands in its reply.
+func (c *call) replies(cmd *redis.Cmd, room []reply) ([]reply, error) {
+	if err := cmd.Err(); err != nil {
+		return room, fault(err)
+	}
+	text, ok := cmd.Val().(string)
+	if !ok {
+		return room, misshapen(fmt.Sprintf("%T", cmd.Val()))
+	}
+	said := room
+	now, rest, ok := number(text, ' ')
+	for range c.ops {
+		var r reply
+		if ok {
+			r, rest, ok = parse(rest)
+		}
+		r.now = now
+		said = append(said, r)
+	}
+	if !ok || rest != "" {
+		return room, misshapen(strconv.Quote(text[:min(len(text), 100)]))
+	}
+	return said, nil
 }
 
-// parse accepts what the scripts say of one operation, why it was refused included, and
-// nothing else.
-func parse(now any, parts []any) (r reply, why string, ok bool) {
-	status, ok1 := parts[0].(int64)
-	left, ok2 := parts[1].(int64)
-	depth, ok3 := parts[3].(int64)
-	r.now, ok = now.(int64)
-	if !ok || !ok1 || !ok2 || !ok3 || status < 0 || status > int64(tierlock.Gone) {
+func misshapen(what string) error {
+	return &tierlock.Fault{Reason: tierlock.ReasonBroken, InDoubt: true, Err: fmt.Errorf("reply of another shape than the script's: %s", what)}
+}
+
+// parse takes the first operation off text, and accepts what spec/lock.md says and nothing
+// else: a space, the status, and where there is more to say left, depth, how long the word
+// is, and the word: token, holder or refusal.
+func parse(text string) (r reply, rest string, ok bool) {
+	if len(text) < 2 || text[0] != ' ' || text[1] < '0' || text[1] > '0'+byte(tierlock.Gone) {
 		return reply{}, "", false
 	}
-	r.status, r.left, r.depth = tierlock.Status(status), time.Duration(left)*time.Millisecond, int(depth)
-	switch word := parts[2].(type) {
-	case int64:
-		r.token = tierlock.Token(word)
-		return r, "", r.status != 0 && r.status != tierlock.Held
-	case string:
-		if r.status == 0 {
-			return reply{}, word, word != ""
+	r.status = tierlock.Status(text[1] - '0')
+	rest = text[2:]
+	if rest == "" || rest[0] == ' ' {
+		if r.status == tierlock.Granted {
+			r.depth = 1
 		}
-		r.holder = word
-		return r, "", r.status == tierlock.Held
+		return r, rest, r.status != 0 && r.status != tierlock.Mine && r.status != tierlock.Held
 	}
-	return reply{}, "", false
+	var parts [3]int64
+	for i := range parts {
+		if rest[0] != ':' {
+			return reply{}, "", false
+		}
+		if parts[i], rest, ok = number(rest[1:], ':'); !ok || rest == "" {
+			return reply{}, "", false
+		}
+	}
+	left, depth, length := parts[0], parts[1], parts[2]
+	if length < 0 || length >= int64(len(rest)) || depth < 0 {
+		return reply{}, "", false
+	}
+	word := rest[1 : 1+length]
+	r.left, r.depth, rest = time.Duration(left)*time.Millisecond, int(depth), rest[1+length:]
+	switch r.status {
+	case 0:
+		r.why = refusal(word)
+		return r, rest, word != ""
+	case tierlock.Held:
+		r.holder = word
+		return r, rest, true
+	case tierlock.Granted, tierlock.Mine:
+		token, none, ok := number(word, 0)
+		r.token = tierlock.Token(token)
+		return r, rest, word == "" || ok && none == "" && token >= 0
+	}
+	return r, rest, word == ""
+}
+
+// number takes an integer off text, which ends there or has a byte of end next.
+func number(text string, end byte) (n int64, rest string, ok bool) {
+	i := 0
+	for i < len(text) && text[i] != end {
+		i++
+	}
+	n, err := strconv.ParseInt(text[:i], 10, 64)
+	return n, text[i:], err == nil
 }
 
 // entered tells that the lock is this id's and was entered more than once: what is asked of

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -11,62 +12,74 @@ import (
 	"github.com/tierlock/tierlock"
 )
 
-func TestParseAcceptsWhatTheScriptsSay(t *testing.T) {
+// said is what the replies of a call of so many operations say.
+func said(ops int, val any) ([]reply, error) {
+	c := call{ops: ops}
+	cmd := redis.NewCmd(context.Background())
+	cmd.SetVal(val)
+	return c.replies(cmd, nil)
+}
+
+func TestRepliesSayWhatTheScriptsSay(t *testing.T) {
 	for name, c := range map[string]struct {
-		now   any
-		parts []any
-		want  reply
-		why   string
+		text string
+		want []reply
 	}{
-		"granted":                {int64(1764496800123456), []any{int64(1), int64(0), int64(7), int64(1)}, reply{status: tierlock.Granted, now: 1764496800123456, token: 7, depth: 1}, ""},
-		"mine":                   {int64(5), []any{int64(2), int64(900), int64(7), int64(3)}, reply{status: tierlock.Mine, now: 5, left: 900 * time.Millisecond, token: 7, depth: 3}, ""},
-		"held":                   {int64(5), []any{int64(3), int64(900), "abc", int64(0)}, reply{status: tierlock.Held, now: 5, left: 900 * time.Millisecond, holder: "abc"}, ""},
-		"held by an empty value": {int64(5), []any{int64(3), int64(900), "", int64(0)}, reply{status: tierlock.Held, now: 5, left: 900 * time.Millisecond}, ""},
-		"late":                   {int64(5), []any{int64(4), int64(0), int64(0), int64(0)}, reply{status: tierlock.Late, now: 5}, ""},
-		"released":               {int64(0), []any{int64(5), int64(0), int64(0), int64(0)}, reply{status: tierlock.Released}, ""},
-		"gone":                   {int64(0), []any{int64(6), int64(0), int64(0), int64(0)}, reply{status: tierlock.Gone}, ""},
-		"refused":                {int64(5), []any{int64(0), int64(0), "WRONGTYPE of some kind", int64(0)}, reply{}, "WRONGTYPE of some kind"},
+		"granted":                {"1764496800123456 1", []reply{{status: tierlock.Granted, now: 1764496800123456, depth: 1}}},
+		"granted with a token":   {"5 1:0:1:1:7", []reply{{status: tierlock.Granted, now: 5, token: 7, depth: 1}}},
+		"granted again":          {"5 1:900:1:1:7", []reply{{status: tierlock.Granted, now: 5, left: 900 * time.Millisecond, token: 7, depth: 1}}},
+		"mine":                   {"5 2:900:3:16:1764496800123456", []reply{{status: tierlock.Mine, now: 5, left: 900 * time.Millisecond, token: 1764496800123456, depth: 3}}},
+		"mine without an end":    {"0 2:-1:1:0:", []reply{{status: tierlock.Mine, left: -time.Millisecond, depth: 1}}},
+		"held":                   {"5 3:900:0:3:abc", []reply{{status: tierlock.Held, now: 5, left: 900 * time.Millisecond, holder: "abc"}}},
+		"held by an empty value": {"5 3:900:0:0:", []reply{{status: tierlock.Held, now: 5, left: 900 * time.Millisecond}}},
+		"held by what looks like a reply, and one more": {"5 3:900:0:9: 6 1:0::\x00 4", []reply{{status: tierlock.Held, now: 5, left: 900 * time.Millisecond, holder: " 6 1:0::\x00"}, {status: tierlock.Late, now: 5}}},
+		"late":         {"5 4", []reply{{status: tierlock.Late, now: 5}}},
+		"released":     {"0 5 5", []reply{{status: tierlock.Released}, {status: tierlock.Released}}},
+		"gone":         {"0 6", []reply{{status: tierlock.Gone}}},
+		"gone at full": {"0 6:0:0:0:", []reply{{status: tierlock.Gone}}},
+		"refused":      {"5 0:0:0:22:WRONGTYPE of some kind 1", []reply{{now: 5, why: "WRONGTYPE of some kind"}, {status: tierlock.Granted, now: 5, depth: 1}}},
 	} {
-		if got, why, ok := parse(c.now, c.parts); !ok || got != c.want || why != c.why {
-			t.Errorf("%s: %+v, %q, %t", name, got, why, ok)
+		if got, err := said(len(c.want), c.text); err != nil || !slices.Equal(got, c.want) {
+			t.Errorf("%s: %+v, %v, want %+v", name, got, err, c.want)
 		}
 	}
 }
 
-func TestParseRefusesAnythingElse(t *testing.T) {
-	for name, parts := range map[string][]any{
-		"status 0 without a word": {int64(0), int64(0), "", int64(0)},
-		"status 0 with a number":  {int64(0), int64(0), int64(1), int64(0)},
-		"status 7":                {int64(7), int64(0), int64(0), int64(0)},
-		"status below 0":          {int64(-1), int64(0), int64(0), int64(0)},
-		"status no number":        {"OK", int64(0), int64(0), int64(0)},
-		"holder of no held":       {int64(1), int64(1), "abc", int64(0)},
-		"held without a holder":   {int64(3), int64(1), int64(1), int64(0)},
-		"text in place of left":   {int64(3), "1", "abc", int64(0)},
-		"text in place of depth":  {int64(1), int64(1), int64(1), "abc"},
-		"nil":                     {nil, nil, nil, nil},
-		"a float":                 {1.0, int64(0), int64(0), int64(0)},
+// A reply that is not what a script says is taken for none, and nobody knows what happened.
+func TestRepliesOfAnotherShapeAreBroken(t *testing.T) {
+	for name, val := range map[string]any{
+		"nothing":                  "",
+		"no operation":             "5",
+		"one too few":              "5 1",
+		"one too many":             "5 1 1 1",
+		"something behind":         "5 1 1:",
+		"a space behind":           "5 1 1 ",
+		"no time":                  " 1 1",
+		"text in place of time":    "a 1 1",
+		"status 7":                 "5 1 7",
+		"a longer status":          "5 1 11",
+		"mine, and no more":        "5 1 2",
+		"held, and no more":        "5 1 3",
+		"refused, and no more":     "5 1 0",
+		"refused without a word":   "5 1 0:0:0:0:",
+		"cut in the word":          "5 1 3:900:0:32:abc",
+		"cut before the word":      "5 1 3:900:0:32",
+		"cut before the length":    "5 1 3:900:0:",
+		"cut before the depth":     "5 1 3:900",
+		"length below 0":           "5 1 3:900:0:-1:abc",
+		"depth below 0":            "5 1 2:900:-1:0:",
+		"text in place of left":    "5 1 3:a:0:3:abc",
+		"text in place of a token": "5 1 1:0:1:3:abc",
+		"token below 0":            "5 1 1:0:1:2:-1",
+		"a word for released":      "0 5 5:0:0:3:abc",
+		"a number":                 int64(5),
+		"an array":                 []any{int64(5), int64(1), int64(0), int64(0), int64(1)},
+		"none":                     nil,
 	} {
-		if got, why, ok := parse(int64(5), parts); ok {
-			t.Errorf("%s: accepted as %+v, %q", name, got, why)
-		}
-	}
-	if got, why, ok := parse("5", []any{int64(6), int64(0), int64(0), int64(0)}); ok {
-		t.Errorf("text in place of now: accepted as %+v, %q", got, why)
-	}
-}
-
-// A reply that has not four parts for each operation is taken for none.
-func TestReplyOfAnotherLengthIsBroken(t *testing.T) {
-	o := op{}
-	c := releaseScript.call(place{node: new(node)}, nil, &o, &o)
-	for _, parts := range []int{0, 1, 5, 8, 10, 13} {
-		cmd := redis.NewCmd(t.Context())
-		cmd.SetVal(slices.Repeat([]any{int64(5)}, parts))
-		_, err := c.reply(cmd, 1)
+		got, err := said(2, val)
 		var fault *tierlock.Fault
-		if !errors.As(err, &fault) || fault.Reason != tierlock.ReasonBroken || !fault.InDoubt {
-			t.Errorf("%d parts: %v, want broken and in doubt", parts, err)
+		if len(got) != 0 || !errors.As(err, &fault) || fault.Reason != tierlock.ReasonBroken || !fault.InDoubt {
+			t.Errorf("%s: %+v, %v, want broken and in doubt", name, got, err)
 		}
 	}
 }
@@ -89,16 +102,20 @@ func TestAnswerHasNoTimeForAHoldThatNeverExpires(t *testing.T) {
 	}
 }
 
-func FuzzParseKeepsToTheStatuses(f *testing.F) {
-	f.Add(int64(5), int64(3), int64(900), "abc", int64(1), true)
-	f.Fuzz(func(t *testing.T, now, status, left int64, word string, depth int64, text bool) {
-		parts := []any{status, left, any(depth), depth}
-		if text {
-			parts[2] = word
+func FuzzRepliesKeepToTheStatuses(f *testing.F) {
+	f.Add("5 1", 1)
+	f.Add("5 3:900:0:3:abc 0:0:0:5:WRONG", 2)
+	f.Add("0 2:-1:3:1:7 6", 2)
+	f.Fuzz(func(t *testing.T, text string, ops int) {
+		ops = min(max(ops, 1), maxOps)
+		got, err := said(ops, text)
+		if err == nil && len(got) != ops || err != nil && len(got) != 0 {
+			t.Errorf("%d replies of %d, %v", len(got), ops, err)
 		}
-		got, why, ok := parse(now, parts)
-		if ok && (got.status > tierlock.Gone || got.status == 0 && why == "" || got.holder != "" && got.status != tierlock.Held) {
-			t.Errorf("accepted %+v, %q", got, why)
+		for _, r := range got {
+			if r.status > tierlock.Gone || (r.status == 0) != (r.why != "") || r.holder != "" && r.status != tierlock.Held {
+				t.Errorf("accepted %+v", r)
+			}
 		}
 	})
 }

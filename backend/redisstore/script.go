@@ -18,8 +18,8 @@ import (
 //
 //	KEYS   of each operation: the lock, and what its shape adds
 //	ARGV   of each operation: shape, id, and what the script and the shape add
-//	reply  server time, or 0 where the script has no use for it, and of each operation four:
-//	       status; ttl left; token, holder or refusal; depth
+//	reply  one text: server time, or 0 where the script has no use for it, and of each
+//	       operation the status, and maybe ttl left, depth, and token, holder or refusal
 //
 // A shape is a small number, the sum of what an operation has more than the plain one. An
 // operation has neither a fixed number of keys nor of arguments; the bodies walk over both.
