@@ -409,19 +409,32 @@ func TestTallyNamesWhoIsOut(t *testing.T) {
 func TestChangedMayCallBack(t *testing.T) {
 	var s *breaker.Sensor
 	calls := 0
-	s = sensor(t, breaker.Config{Changed: func() {
+	s, err := breaker.New(breaker.Config{Changed: func() {
 		calls++
 		s.Read(time.Now())
 		s.Worry()
 		s.Count(breaker.Ask{Strong: true}).Exit(nil)
 		s.Out()
 	}})
+	if err != nil {
+		t.Fatal(err)
+	}
 	fails(t, s, 7, tierlock.ReasonWrongType)
 	enter(t, s).Exit(nil)
 	if calls != 0 {
 		t.Errorf("%d calls for what is no fault", calls)
 	}
-	fails(t, s, 7, tierlock.ReasonAttempt)
+	called := make(chan struct{})
+	go func() {
+		defer close(called)
+		fails(t, s, 7, tierlock.ReasonAttempt)
+	}()
+	select {
+	case <-called:
+		s.Close() // not in a clean-up, which would wait for the lock that is held
+	case <-time.After(20 * time.Second):
+		t.Fatal("a lock is held while Changed is called")
+	}
 	if calls != 7 {
 		t.Errorf("%d calls for 7 faults", calls)
 	}

@@ -30,7 +30,7 @@ func TestMachineEdges(t *testing.T) {
 	well := func(n, probes int) []degrade.Signals {
 		return looks(n, degrade.Signals{Probes: probes, FastProbes: probes})
 	}
-	busy := looks(26, degrade.Signals{Occupancy: 1})
+	busy, free := looks(26, degrade.Signals{Occupancy: 1}), looks(11, degrade.Signals{})
 	slow := looks(1, degrade.Signals{Timeouts: 5, Probes: 7, FastProbes: 7})
 	down := looks(1, degrade.Signals{Refused: true})
 
@@ -43,6 +43,18 @@ func TestMachineEdges(t *testing.T) {
 		},
 		"saturated is left after two seconds under 80 %": {
 			phases{busy, looks(10, degrade.Signals{Occupancy: .79}), looks(1, degrade.Signals{Occupancy: .79})}, states(degrade.Saturated, degrade.Normal),
+		},
+		"95 % is full": {
+			phases{looks(26, degrade.Signals{Occupancy: .95})}, states(degrade.Saturated),
+		},
+		"a relapse within a minute of the last lasts for one": {
+			phases{busy, free, busy, looks(299, degrade.Signals{})}, states(degrade.Saturated, degrade.Normal, degrade.Saturated),
+		},
+		"and no longer": {
+			phases{busy, free, busy, looks(300, degrade.Signals{})}, states(degrade.Saturated, degrade.Normal, degrade.Saturated, degrade.Normal),
+		},
+		"a minute later it is none": {
+			phases{busy, free, looks(275, degrade.Signals{}), busy, free}, states(degrade.Saturated, degrade.Normal, degrade.Saturated, degrade.Normal),
 		},
 		"one sample over 80 % starts the two seconds again": {
 			phases{busy, looks(10, degrade.Signals{Occupancy: .79}), looks(1, degrade.Signals{Occupancy: .80}), looks(10, degrade.Signals{Occupancy: .79})}, states(degrade.Saturated),

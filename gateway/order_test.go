@@ -49,6 +49,21 @@ func TestAnOrderEndsByItself(t *testing.T) {
 	}, gateway.Hooks{Ordered: hook.hear})
 }
 
+// TestAnOrderEndsByTheMonotonicClock: a document says a time of the wall clock, and what is in
+// force is that far from the moment in which it came, whatever the wall clock does since. Only a
+// Time with a monotonic reading is compared by it.
+func TestAnOrderEndsByTheMonotonicClock(t *testing.T) {
+	var hook heard[gateway.OrderInfo]
+	k := newOne(t, weak(), gateway.Hooks{Ordered: hook.hear}) // not in a bubble, whose clock has none
+	if err := k.Apply(bypassFor(time.Minute, 1)); err != nil {
+		t.Fatal(err)
+	}
+	told := hook.told()
+	if len(told) != 1 || !strings.Contains(told[0].Order.Until.String(), " m=") {
+		t.Errorf("told %+v, want one with an end on the monotonic clock", told)
+	}
+}
+
 func TestStrictlyNewerWins(t *testing.T) {
 	bubble(t, weak(), func(t *testing.T, k one) {
 		steps := []struct {

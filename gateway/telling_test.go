@@ -275,3 +275,40 @@ func TestOrdersAreToldInOrder(t *testing.T) {
 		t.Errorf("%d changes told, the last to version %d", len(told), was.Version)
 	}
 }
+
+// TestAHookIsCalledWithNoLockHeld has each hook of a change ask for what makes another one.
+func TestAHookIsCalledWithNoLockHeld(t *testing.T) {
+	var k one
+	var orders, steps int
+	k = newOne(t, weak(), gateway.Hooks{
+		Ordered: func(i gateway.OrderInfo) {
+			if orders++; orders < 5 {
+				if err := k.Apply(bypassFor(time.Hour, i.Order.Version+1)); err != nil {
+					t.Error(err)
+				}
+			}
+		},
+		Stepped: func(gateway.StepInfo) {
+			steps++
+			_, _ = k.TryLock(t.Context(), "down") // meets the store that is down, and steps the ladder
+			k.Status()
+		},
+	})
+	called := make(chan struct{})
+	go func() {
+		defer close(called)
+		k.takeDown()
+		if err := k.Apply(bypassFor(time.Hour, 1)); err != nil {
+			t.Error(err)
+		}
+	}()
+	select {
+	case <-called:
+	case <-time.After(20 * time.Second):
+		t.Fatal("a lock is held while a hook is called")
+	}
+	k.End()
+	if orders != 5 || steps == 0 {
+		t.Errorf("%d orders and %d steps told", orders, steps)
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 
 	"github.com/tierlock/tierlock"
 )
@@ -367,4 +368,27 @@ func TestTableRefusesBadInput(t *testing.T) {
 		t.Errorf("ttl 0: %v", err)
 	}
 	table.Close() // twice, with the cleanup
+}
+
+// TestAStepOfTheWallClockMovesNoEnd takes the wall clock an hour back and ahead under a hold: it
+// neither ends early nor lasts longer. Not in a bubble, whose clock has no monotonic reading.
+func TestAStepOfTheWallClockMovesNoEnd(t *testing.T) {
+	for _, step := range []time.Duration{-time.Hour, time.Hour} {
+		table := newTable(t, Config{Permits: 1})
+		took := time.Now()
+		take(t, table, holdOf(t, "k", 10*time.Minute), tierlock.Granted)
+		table.clock.start = stepped(table.clock.start, step) // as if the wall clock had gone the other way since
+		other := take(t, table, holdOf(t, "k", time.Second), tierlock.Held)
+		if least := 10*time.Minute - time.Since(took); other.Remaining < least || other.Remaining > 10*time.Minute {
+			t.Errorf("a step of %v: held for %v more", step, other.Remaining)
+		}
+	}
+}
+
+// stepped is at with a wall clock that shows d more, and the monotonic reading it had. The
+// package time gives no such thing, since no program steps clocks: the seconds of the wall
+// clock lie above the 30 bits of nanoseconds in the first word of a Time with both readings.
+func stepped(at time.Time, d time.Duration) time.Time {
+	*(*uint64)(unsafe.Pointer(&at)) += uint64(int64(d/time.Second) << 30)
+	return at
 }

@@ -73,3 +73,17 @@ func TestLongHolderIsKeptInAShortHoldersRecord(t *testing.T) {
 		give(t, table, long, tierlock.Released)
 	})
 }
+
+// A record is kept as long as the last of its holders, whoever ends before: the cache would
+// let more in than there are permits.
+func TestLongHolderIsKeptBesideAShortOne(t *testing.T) {
+	inBubble(t, Config{Permits: 2}, func(t *testing.T, table *Table) {
+		take(t, table, holdOf(t, "k", time.Second), tierlock.Granted)
+		long := holdOf(t, "k", time.Minute)
+		take(t, table, long, tierlock.Granted)
+		time.Sleep(30 * time.Second)
+		take(t, table, holdOf(t, "k", time.Second), tierlock.Granted)
+		take(t, table, holdOf(t, "k", time.Second), tierlock.Held)
+		give(t, table, long, tierlock.Released)
+	})
+}

@@ -74,6 +74,9 @@ func TestCheckNamesFieldValueAndRule(t *testing.T) {
 			}
 		})
 	}
+	if all := faults(Document{Version: 1}.Check(noon)); len(all) != 1 || all[0].Field != "chains" || !strings.Contains(all[0].Rule, "is missing") {
+		t.Errorf("a text cut off after its version: faults %v", all)
+	}
 	for _, name := range []string{"*", "", "Coupon", "a.b", "优惠"} {
 		d := Document{Version: 1, Chains: map[string]Directive{name: order(tierlock.ModeBypass, later)}}
 		if all := faults(d.Check(noon)); len(all) != 1 || all[0].Field != "chains" || !strings.Contains(all[0].Rule, "no wildcard") {
