@@ -34,6 +34,9 @@ soak: servers flink trace ## the long ones: many rounds, minutes of faults on a 
 	cd test && TIERLOCK_SERVERS=real TIERLOCK_SOAK=1 $(GO) test -race -timeout 60m -run Soak ./history ./flink
 	cd test && TIERLOCK_SERVERS=real TIERLOCK_SOAK=1 $(GO) test -race -timeout 120m -p 1 ./faults ./drills
 
+mutants: servers ## take the mechanisms of the degradation loop out, one at a time: a test must notice each
+	cd test && TIERLOCK_SERVERS=real $(GO) run ./mutants
+
 bench: ## lock and unlock beside other libraries, on one real Redis
 	cd bench && $(GO) run . locks
 
@@ -46,4 +49,4 @@ trace: ## make trace.csv from the public retail data set (not committed)
 clean: ## remove what was built
 	rm -rf $(BIN) build
 
-.PHONY: help build demo servers test quick lint fmt soak bench flink trace clean
+.PHONY: help build demo servers test quick lint fmt soak mutants bench flink trace clean
