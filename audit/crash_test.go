@@ -214,7 +214,7 @@ func TestPoisonGoesToTheDeadLettersWithItsReasonAndTheChainGoesOn(t *testing.T) 
 		poisoned := func(m audit.Message) bool { return strings.Contains(string(m.Value), "lock:3\"") }
 		sink.fate = func(_ int, m audit.Message) error {
 			if m.Dead == "" && poisoned(m) {
-				return fmt.Errorf("%w: too large", audit.ErrPoison)
+				return fmt.Errorf("%w: 9 of 8 bytes", audit.ErrTooLarge)
 			}
 			return nil
 		}
@@ -227,7 +227,7 @@ func TestPoisonGoesToTheDeadLettersWithItsReasonAndTheChainGoesOn(t *testing.T) 
 		}
 		drain(t, l)
 		shut(t, l)
-		if len(sink.dead) != 1 || !strings.Contains(sink.dead[0].Dead, "too large") || !poisoned(sink.dead[0]) || len(told) != 1 {
+		if len(sink.dead) != 1 || !strings.Contains(sink.dead[0].Dead, "too large") || sink.dead[0].DeadClass != audit.ClassTooLarge || sink.dead[0].Attempts < 1 || !poisoned(sink.dead[0]) || len(told) != 1 {
 			t.Fatalf("dead %+v, told %v", sink.dead, told)
 		}
 		// Whoever reads only the events sees a hole at exactly that seq, in both proofs.
@@ -258,7 +258,7 @@ func TestDeadLetterThatIsRefusedIsCutAndThenDeclaredMissing(t *testing.T) {
 		drain(t, l)
 		drain(t, l)
 		shut(t, l)
-		if len(sink.dead) != 1 || len(sink.dead[0].Value) != 64<<10 || !strings.Contains(sink.dead[0].Dead, "cut") {
+		if len(sink.dead) != 1 || sink.dead[0].DeadClass != audit.ClassRefused || len(sink.dead[0].Value) != 64<<10 || !strings.Contains(sink.dead[0].Dead, "cut") {
 			t.Errorf("%d dead letters", len(sink.dead))
 		}
 		if acc := sink.account(t); len(acc.Declared) != 1 || acc.Declared[0] != (audit.Range{From: 3, To: 3}) {

@@ -9,8 +9,9 @@ import (
 )
 
 // sort keeps the messages that must be sent again, in order. Poison goes to the
-// dead-letter destination, and what even that refuses becomes a gap event.
-func (f *forwarder) sort(ctx context.Context, msgs []Message, errs []error) (left []Message, first error) {
+// dead-letter destination, and what even that refuses becomes a gap event. sends is how often
+// they have been sent.
+func (f *forwarder) sort(ctx context.Context, msgs []Message, errs []error, sends int) (left []Message, first error) {
 	for i, m := range msgs {
 		switch err := errs[i]; {
 		case err == nil:
@@ -21,7 +22,7 @@ func (f *forwarder) sort(ctx context.Context, msgs []Message, errs []error) (lef
 				first = err
 			}
 		default:
-			if m, ok := f.bury(ctx, m, err); ok {
+			if m, ok := f.bury(ctx, m, err, sends); ok {
 				left = append(left, m)
 			}
 		}
@@ -33,7 +34,7 @@ func (f *forwarder) sort(ctx context.Context, msgs []Message, errs []error) (lef
 // is given up becomes a gap event, but not where it is a marker: gap events are markers
 // too, and each goes to every partition, so that a destination which refuses them would
 // make more of them for ever. A missing marker shows by the next event's prev.
-func (f *forwarder) bury(ctx context.Context, m Message, why error) (Message, bool) {
+func (f *forwarder) bury(ctx context.Context, m Message, why error, sends int) (Message, bool) {
 	id := headerValue(m.Headers, "ce_id")
 	if m.Dead == "" {
 		f.count.dead.Add(1)
@@ -41,7 +42,10 @@ func (f *forwarder) bury(ctx context.Context, m Message, why error) (Message, bo
 		if f.l.cfg.Hooks.Dead != nil {
 			f.l.cfg.Hooks.Dead(id, why.Error())
 		}
-		m.Dead = why.Error()
+		m.Dead, m.DeadClass, m.Attempts = why.Error(), ClassRefused, sends
+		if errors.Is(why, ErrTooLarge) {
+			m.DeadClass = ClassTooLarge
+		}
 		return m, true
 	}
 	if len(m.Value) > deadClip {

@@ -199,10 +199,10 @@ func (f *forwarder) look(ctx context.Context) {
 
 // deliver sends until every message is safe; false: the log is closing.
 func (f *forwarder) deliver(ctx context.Context, todo []Message) bool {
-	for try := 0; len(todo) > 0; try++ {
+	for try, sends := 0, 1; len(todo) > 0; try, sends = try+1, sends+1 {
 		start := time.Now()
 		errs := f.sink.Send(ctx, todo)
-		left, first := f.sort(ctx, todo, errs)
+		left, first := f.sort(ctx, todo, errs, sends)
 		if f.l.cfg.Hooks.Sent != nil {
 			f.l.cfg.Hooks.Sent(SendInfo{Messages: len(todo), Failed: len(left), Took: time.Since(start), Err: first})
 		}

@@ -3,6 +3,7 @@ package audit
 import (
 	"context"
 	"errors"
+	"fmt"
 )
 
 // Sink is where a [Log] forwards to. A Sink is used by one goroutine at a time.
@@ -21,6 +22,9 @@ type Sink interface {
 // ErrPoison marks a message that no retry can deliver.
 var ErrPoison = errors.New("audit: message can never be delivered")
 
+// ErrTooLarge is an [ErrPoison] that a larger bound would take.
+var ErrTooLarge = fmt.Errorf("%w: too large", ErrPoison)
+
 // Message is one copy of one event on its way.
 type Message struct {
 	Partition int
@@ -29,7 +33,17 @@ type Message struct {
 	Headers   []Header
 	// Dead is why the message goes to the dead-letter destination instead; empty: it does not.
 	Dead string
+	// DeadClass is why in a word, [ClassTooLarge] or [ClassRefused], and Attempts how often it had been
+	// sent by then, the last time included.
+	DeadClass string
+	Attempts  int
 }
+
+// The classes of dead letters that a forwarder writes.
+const (
+	ClassTooLarge = "too_large" // beyond what the topic takes
+	ClassRefused  = "refused"   // for good, for another reason
+)
 
 // Header is one of a message's headers.
 type Header struct {

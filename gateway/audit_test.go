@@ -282,8 +282,14 @@ func TestReportsOfOneLockJoin(t *testing.T) {
 		told []audit.Work
 		want audit.Work
 	}{
-		{nil, unsaid}, {[]audit.Work{no}, no}, {[]audit.Work{no, no}, no}, {[]audit.Work{yes, no}, yes}, {[]audit.Work{no, yes}, yes},
-		{[]audit.Work{unsaid, no}, unsaid}, {[]audit.Work{no, unsaid}, unsaid}, {[]audit.Work{unsaid, yes}, yes},
+		{nil, unsaid},
+		{[]audit.Work{no}, no},
+		{[]audit.Work{no, no}, no},
+		{[]audit.Work{yes, no}, yes},
+		{[]audit.Work{no, yes}, yes},
+		{[]audit.Work{unsaid, no}, unsaid},
+		{[]audit.Work{no, unsaid}, unsaid},
+		{[]audit.Work{unsaid, yes}, yes},
 	} {
 		bubble(t, weak(), func(t *testing.T, k one) {
 			l := k.must("a")

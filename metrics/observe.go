@@ -165,6 +165,7 @@ func (r *reader) job(s reconcile.Stats) {
 	r.put(reconcileFindings, float64(s.Gaps), "gap")
 	r.put(reconcileRepairs, float64(s.Repaired), "applied")
 	r.put(reconcileRepairs, float64(s.Failed), "failed")
+	r.put(reconcileRepairs, float64(s.Unchanged), "unchanged")
 	r.put(reconcileTimeouts, float64(s.HookTimeouts))
 	r.put(reconcileWaiting, float64(s.Waiting))
 	r.put(reconcilePending, float64(s.Pending))

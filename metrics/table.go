@@ -166,7 +166,7 @@ func Table() []Metric {
 		{reconcileRecords, Counter, "Records read by the reconcile job.", nil, nil},
 		{reconcileMalformed, Counter, "Records that were no event.", nil, nil},
 		{reconcileFindings, Gauge, "Findings of the job that stand: overlaps by certainty, and gaps in the events.", []string{"certainty"}, nil},
-		{reconcileRepairs, Counter, "Repairs by result: applied or failed.", []string{"result"}, nil},
+		{reconcileRepairs, Counter, "Repairs by result: applied, failed, or unchanged, which left as much wrong as before.", []string{"result"}, nil},
 		{reconcileTimeouts, Counter, "Calls of hooks that did not answer in time.", nil, nil},
 		{reconcileWaiting, Gauge, "Findings whose check or repair is due.", nil, nil},
 		{reconcilePending, Gauge, "Repairs that wait for people's approval, of the whole table: every member tells the same.", nil, nil},

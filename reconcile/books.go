@@ -185,7 +185,7 @@ func (b *books) moment(j *Job) {
 		}
 	}
 	s.Waiting, s.Repaired, s.Stopped = len(j.repairs.queue), j.repairs.budget.total, j.repairs.budget.stopped
-	s.Failed, s.HookTimeouts = j.repairs.budget.failures, j.repairs.calls.timeouts
+	s.Failed, s.Unchanged, s.HookTimeouts = j.repairs.budget.failures, j.repairs.budget.unchanged, j.repairs.calls.timeouts
 }
 
 // sum counts findings that stand.

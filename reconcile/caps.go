@@ -22,13 +22,14 @@ type Caps struct {
 
 // budget counts what was done against the caps.
 type budget struct {
-	cfg      *Config
-	recent   []spending // in the last minute
-	total    int
-	amount   int64
-	results  []bool // of the last 100 cases: true is failed
-	stopped  bool
-	failures int
+	cfg       *Config
+	recent    []spending // in the last minute
+	total     int
+	amount    int64
+	results   []bool // of the last 100 cases: true is failed
+	stopped   bool
+	failures  int
+	unchanged int // repairs that changed nothing
 }
 
 // spending is one repair that was applied.

@@ -25,7 +25,7 @@ type Config struct {
 	AskedBy   string
 
 	// Idle is how long a producer may be silent before its name is put into a finding and
-	// nothing waits for it any more. Default 1 h.
+	// nothing waits for it any more. Default 1 h; at least 1 ms, as are Quiet and Tick.
 	Idle time.Duration
 	// Quiet is how long every live producer must have reported the tier shared for a chain
 	// before anything of that chain is repaired. Default 20 s.
@@ -50,6 +50,9 @@ type Config struct {
 
 	Logger *slog.Logger // nil: discard
 }
+
+// shortest is the least that Idle, Quiet and Tick may be.
+const shortest = time.Millisecond
 
 // Validate reports every bad field at once.
 func (c *Config) Validate() error {
@@ -78,6 +81,12 @@ func (c *Config) Validate() error {
 		value time.Duration
 	}{{"idle", c.Idle}, {"quiet", c.Quiet}, {"lateness", c.Lateness}, {"tick", c.Tick}, {"hook_timeout", c.HookTimeout}} {
 		bad(d.value < 0, d.field, d.value.String(), "want a duration of zero (the default) or more")
+	}
+	for _, d := range []struct {
+		field string
+		value time.Duration
+	}{{"idle", c.Idle}, {"quiet", c.Quiet}, {"tick", c.Tick}} { // the job looks that often: less would keep a processor busy
+		bad(d.value > 0 && d.value < shortest, d.field, d.value.String(), "want zero (the default), or "+shortest.String()+" or more")
 	}
 	bad(c.HookTimeout > time.Minute, "hook_timeout", c.HookTimeout.String(), "want at most 1m")
 	bad(c.Caps.PerMinute < 0, "caps.per_minute", strconv.Itoa(c.Caps.PerMinute), "want zero (60) or more")

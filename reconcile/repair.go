@@ -331,6 +331,7 @@ func (r *repairer) attempt(ctx context.Context, partition int, c Case, ready fun
 	case out.Result == ResultApplied:
 		r.budget.spend(wrong)
 	case out.Result == ResultUnchanged:
+		r.budget.unchanged++
 		out.Error = "as much is wrong as before the repair"
 	}
 	return out, err

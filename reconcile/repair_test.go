@@ -396,8 +396,8 @@ func TestRestartRepairsWhatIsLeft(t *testing.T) {
 }
 
 func TestConfigFaultsAreToldAtOnce(t *testing.T) {
-	_, err := New(Config{Apply: true, Idle: -1, Rule: Rule{Group: 1}, Hooks: map[string]Hook{"coupon": {}}, Caps: Caps{FailureRatio: 2}})
-	for _, field := range []string{"source", "findings", "locker", "idle", "rule.group", "hooks.coupon.check", "caps.failure_ratio"} {
+	_, err := New(Config{Apply: true, Idle: -1, Quiet: 1, Tick: 999_999, Rule: Rule{Group: 1}, Hooks: map[string]Hook{"coupon": {}}, Caps: Caps{FailureRatio: 2}})
+	for _, field := range []string{"source", "findings", "locker", "idle", "quiet", "tick", "rule.group", "hooks.coupon.check", "caps.failure_ratio"} {
 		if err == nil || !errors.Is(err, tierlock.ErrInvalid) || !containsField(err, field) {
 			t.Errorf("%v does not name %s", err, field)
 		}

@@ -58,6 +58,7 @@ type Stats struct {
 	Gaps         int       `json:"gaps"`               // gap and silent findings that stand
 	Repaired     int       `json:"repaired"`           // repairs applied by this job
 	Failed       int       `json:"failed"`             // checks and repairs that failed
+	Unchanged    int       `json:"unchanged"`          // repairs that changed nothing
 	HookTimeouts uint64    `json:"hook_timeouts"`      // calls of hooks that did not answer within Config.HookTimeout
 	Waiting      int       `json:"waiting"`            // findings whose check or repair is due
 	Pending      int       `json:"pending"`            // repairs that wait for people's yes, of all members; with Apply and a [Pender]

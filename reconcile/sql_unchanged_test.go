@@ -47,7 +47,7 @@ func TestASQLRepairThatChangesNothing(t *testing.T) {
 			if err != nil || len(found) != 1 || len(found[0].Repairs) != 1 || found[0].Repairs[0].Result != want || found[0].State != state {
 				t.Fatalf("%+v, %v", found, err)
 			}
-			if st := j.Stats(); st.Repaired != repaired || j.Report().Repairs[want] != 1 {
+			if st := j.Stats(); st.Repaired != repaired || st.Unchanged != 1-repaired || j.Report().Repairs[want] != 1 {
 				t.Errorf("%+v", j.Report())
 			}
 		}

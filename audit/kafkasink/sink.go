@@ -93,7 +93,7 @@ func (s *Sink) split(msgs []audit.Message, errs []error) map[target][]int {
 			to, most = target{s.cfg.DLQ, m.Partition % int(max(s.dead.Load(), 1))}, max(most, deadMessageBytes/2)
 		}
 		if size := sizeOf(m); size > most {
-			errs[i] = fmt.Errorf("%w: %d of %d bytes", audit.ErrPoison, size, most)
+			errs[i] = fmt.Errorf("%w: %d of %d bytes", audit.ErrTooLarge, size, most)
 			continue
 		}
 		parts[to] = append(parts[to], i)
@@ -122,7 +122,11 @@ func (s *Sink) deliver(ctx context.Context, to target, msgs []audit.Message, par
 		}
 		return false
 	case len(part) == 1:
-		errs[part[0]] = fmt.Errorf("%w: %w", audit.ErrPoison, err)
+		never := audit.ErrPoison
+		if errors.Is(err, kafka.MessageSizeTooLarge) || errors.Is(err, kafka.RecordListTooLarge) {
+			never = audit.ErrTooLarge
+		}
+		errs[part[0]] = fmt.Errorf("%w: %w", never, err)
 		return true
 	}
 	half := len(part) / 2
@@ -172,13 +176,15 @@ func (s *Sink) produce(ctx context.Context, to target, msgs []audit.Message, par
 
 // headers adds to a dead letter why it is one and where it was to go.
 func (s *Sink) headers(m *audit.Message) []kafka.Header {
-	all := make([]kafka.Header, 0, len(m.Headers)+3)
+	all := make([]kafka.Header, 0, len(m.Headers)+5)
 	for _, h := range m.Headers {
 		all = append(all, kafka.Header{Key: h.Key, Value: h.Value})
 	}
 	if m.Dead != "" {
 		all = append(all,
 			kafka.Header{Key: "reason", Value: []byte(m.Dead)},
+			kafka.Header{Key: "class", Value: []byte(m.DeadClass)},
+			kafka.Header{Key: "attempts", Value: strconv.AppendInt(nil, int64(m.Attempts), 10)},
 			kafka.Header{Key: "topic", Value: []byte(s.cfg.Topic)},
 			kafka.Header{Key: "partition", Value: strconv.AppendInt(nil, int64(m.Partition), 10)})
 	}

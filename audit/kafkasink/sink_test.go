@@ -220,7 +220,7 @@ func TestDeadLettersGoToTheirTopicWithReasonAndOrigin(t *testing.T) {
 	c := cluster(t)
 	s := ready(t, c)
 	m := message(3, 1)
-	m.Dead = "too large"
+	m.Dead, m.DeadClass, m.Attempts = "too large", audit.ClassTooLarge, 3
 	if err := s.Send(t.Context(), []audit.Message{m})[0]; err != nil {
 		t.Fatal(err)
 	}
@@ -229,7 +229,7 @@ func TestDeadLettersGoToTheirTopicWithReasonAndOrigin(t *testing.T) {
 		for _, h := range records[0].Headers {
 			got[h.Key] = string(h.Value)
 		}
-		if got["reason"] != "too large" || got["topic"] != kafkasink.EventsTopic || got["partition"] != "3" || got["ce_id"] != "p/1/1" {
+		if got["reason"] != "too large" || got["class"] != "too_large" || got["attempts"] != "3" || got["topic"] != kafkasink.EventsTopic || got["partition"] != "3" || got["ce_id"] != "p/1/1" {
 			t.Errorf("headers %v", got)
 		}
 	}

@@ -227,6 +227,10 @@ func (c *Config) checkChains(f *faults) {
 	}
 }
 
+// shortestQuiet is the least that the job may wait for a silent producer, or for a chain to be
+// quiet: it looks that often.
+const shortestQuiet = 100 * time.Millisecond
+
 func (r *ReconcileConfig) check(f *faults) {
 	for _, d := range []struct {
 		field string
@@ -234,6 +238,14 @@ func (r *ReconcileConfig) check(f *faults) {
 	}{{"idle", r.Idle}, {"quiet", r.Quiet}, {"lateness", r.Lateness}, {"hook_timeout", r.HookTimeout}} {
 		if d.value < 0 {
 			f.add("reconcile."+d.field, d.value.String(), "want 0s (the default) or more")
+		}
+	}
+	for _, d := range []struct {
+		field string
+		value time.Duration
+	}{{"idle", r.Idle}, {"quiet", r.Quiet}} {
+		if d.value > 0 && d.value < shortestQuiet {
+			f.add("reconcile."+d.field, d.value.String(), "want 0s (the default), or "+shortestQuiet.String()+" or more")
 		}
 	}
 	if r.HookTimeout > time.Minute {

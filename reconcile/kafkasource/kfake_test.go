@@ -288,7 +288,7 @@ func writersWork(t *testing.T, brokers []string) {
 	for _, h := range m.Headers {
 		headers[h.Key] = string(h.Value)
 	}
-	if string(m.Value) != "{" || headers["reason"] != "not one JSON object" || headers["offset"] != "41" || headers["topic"] != EventsTopic {
+	if string(m.Value) != "{" || headers["reason"] != "not one JSON object" || headers["class"] != ClassMalformed || headers["attempts"] != "1" || headers["offset"] != "41" || headers["topic"] != EventsTopic {
 		t.Fatalf("dead letter %s with %v", m.Value, headers)
 	}
 

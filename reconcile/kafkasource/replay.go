@@ -27,8 +27,9 @@ type Replay struct {
 type Letter struct {
 	Partition int    `json:"partition"` // of the dead letters
 	Offset    int64  `json:"offset"`
-	To        int    `json:"to"`     // partition of the events
-	Reason    string `json:"reason"` // why it became one
+	To        int    `json:"to"`              // partition of the events
+	Reason    string `json:"reason"`          // why it became one
+	Class     string `json:"class,omitempty"` // of the reason: see [DeadLetters] and package audit
 	Fault     string `json:"fault,omitempty"`
 	value     kafka.Record
 	key, body []byte
@@ -133,7 +134,7 @@ func (r *Replay) one(ctx context.Context, l *Letter, apply bool, try func([]byte
 	headers := []kafka.Header{{Key: HeaderReplayed, Value: fmt.Appendf(nil, "%d/%d", l.Partition, l.Offset)}}
 	for _, h := range l.value.Headers {
 		switch h.Key {
-		case headerReason, headerTopic, headerPartition, headerOffset, headerSize, HeaderReplayed:
+		case headerReason, headerClass, headerAttempts, headerTopic, headerPartition, headerOffset, headerSize, HeaderReplayed:
 		default:
 			headers = append(headers, h)
 		}
@@ -203,7 +204,9 @@ func (r *Replay) fetch(ctx context.Context, partition int, next, end int64) (let
 // The headers of a dead letter, as [DeadLetters] and the forwarder write them.
 const (
 	headerReason    = "reason"
-	headerSize      = "size" // of the value, where it is left out
+	headerClass     = "class"    // of the reason, in a word
+	headerAttempts  = "attempts" // how often it had been tried by then
+	headerSize      = "size"     // of the value, where it is left out
 	headerTopic     = "topic"
 	headerPartition = "partition"
 	headerOffset    = "offset"
@@ -216,6 +219,8 @@ func (l *Letter) address(topic string) {
 		switch h.Key {
 		case headerReason:
 			l.Reason = string(h.Value)
+		case headerClass:
+			l.Class = string(h.Value)
 		case headerTopic:
 			to = string(h.Value)
 		case headerPartition:

@@ -9,6 +9,7 @@ import (
 
 	"github.com/segmentio/kafka-go"
 
+	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/reconcile"
 )
 
@@ -43,8 +44,8 @@ func (w *writer) close() error {
 	return err
 }
 
-// DeadLetters writes records that are no event as they came, each with the reason and where
-// it stood in headers. One that the topic refuses as too large is written without its value,
+// DeadLetters writes records that are no event as they came, each with the reason, its class
+// ([ClassVersion] or [ClassMalformed]) and where it stood in headers. One that the topic refuses as too large is written without its value,
 // whose size the header "size" tells: the record itself is where the headers say.
 type DeadLetters struct {
 	cfg Config
@@ -64,6 +65,8 @@ func NewDeadLetters(cfg Config) (*DeadLetters, error) {
 func (d *DeadLetters) Write(ctx context.Context, r reconcile.Record, reason error) error {
 	m := kafka.Message{Key: r.Key, Value: r.Value, Headers: []kafka.Header{
 		{Key: headerReason, Value: []byte(reason.Error())},
+		{Key: headerClass, Value: []byte(classOf(reason))},
+		{Key: headerAttempts, Value: []byte("1")}, // what is read again is as bad
 		{Key: headerTopic, Value: []byte(d.cfg.Topic)},
 		{Key: headerPartition, Value: strconv.AppendInt(nil, int64(r.Partition), 10)},
 		{Key: headerOffset, Value: strconv.AppendInt(nil, r.Offset, 10)},
@@ -78,6 +81,21 @@ func (d *DeadLetters) Write(ctx context.Context, r reconcile.Record, reason erro
 		return fmt.Errorf("kafkasource: write dead letter: %w", err)
 	}
 	return nil
+}
+
+// The classes of dead letters that a job writes.
+const (
+	ClassVersion   = "version"   // an event of another version than this binary reads
+	ClassMalformed = "malformed" // no event
+)
+
+func classOf(reason error) string {
+	for _, fault := range tierlock.Invalids(reason) {
+		if fault.Field == "v" {
+			return ClassVersion
+		}
+	}
+	return ClassMalformed
 }
 
 // Close ends the connections. No Write may be under way.

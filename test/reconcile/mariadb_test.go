@@ -8,6 +8,7 @@ import (
 	"database/sql"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -65,10 +66,57 @@ func hold(t *testing.T, holder string, from int) reconcile.Interval {
 
 func TestOnMariaDB(t *testing.T) {
 	dsn := servers.MariaDB(t).DSN()
+	t.Run("a table of an older version", func(t *testing.T) { migrated(t, openDB(t, dsn)) })
 	t.Run("findings", func(t *testing.T) { findings(t, openDB(t, dsn)) })
 	t.Run("a repair is applied once", func(t *testing.T) { once(t, openDB(t, dsn)) })
 	// With this the driver counts rows that a statement found, changed or not.
 	t.Run("whatever the driver counts", func(t *testing.T) { once(t, openDB(t, dsn+"?clientFoundRows=true")) })
+}
+
+// The tables as they were made before findings were provisional, with a row: several members
+// bring them up to date at once, nothing of the row is lost, and both halves can be told apart.
+func migrated(t *testing.T, db *sql.DB) {
+	for _, statement := range reconcile.Schema(reconcile.MySQL) {
+		var old strings.Builder
+		for line := range strings.Lines(statement) {
+			if !strings.Contains(line, "provisional") {
+				old.WriteString(line)
+			}
+		}
+		do(t, db, old.String())
+	}
+	do(t, db, `INSERT INTO tierlock_findings (id, revision, digest, stage, state, kind, chain, lock_key, certain, from_us, to_us, document)
+		VALUES ('old', 1, 'd', 3, 'repaired', 'overlap', 'coupon', 'biz:coupon:lock:old', TRUE, 0, 0, '{"id":"old","kind":"overlap","state":"repaired","certain":true}')`)
+	table, err := reconcile.SQLFindings(db, reconcile.MySQL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.ExecContext(t.Context(), `SELECT provisional FROM tierlock_findings`); err == nil {
+		t.Fatal("the old table has the new column")
+	}
+	var members sync.WaitGroup
+	for range 4 {
+		members.Go(func() {
+			if err := table.Create(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	members.Wait()
+	fresh := reconcile.Overlaps(reconcile.Rule{}, []reconcile.Interval{hold(t, "m", 50), hold(t, "n", 60)})[0]
+	fresh.Provisional, fresh.Awaited = true, []string{"p"}
+	if err := table.Put(t.Context(), fresh); err != nil {
+		t.Fatal(err)
+	}
+	all, err := table.List(t.Context())
+	if err != nil || len(all) != 2 || all[0].ID != "old" || all[0].State != reconcile.StateRepaired || all[0].Provisional || !all[1].Provisional {
+		t.Errorf("%+v, %v", all, err)
+	}
+	var n int
+	if err := db.QueryRowContext(t.Context(), `SELECT count(*) FROM tierlock_findings WHERE provisional`).Scan(&n); err != nil || n != 1 {
+		t.Errorf("%d rows are provisional, %v", n, err)
+	}
+	do(t, db, `DELETE FROM tierlock_findings`)
 }
 
 // The rule of reconcile.Findings: what knew less takes no place, what was repaired stays so.
