@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -40,16 +41,21 @@ func aclUser(t *testing.T, server *servers.RedisServer, rules ...any) {
 	}
 }
 
-// Five rotations while locks are taken and given back: no question is refused. The
+// passwordChanges has five rotations while locks are taken and given back: no question is refused. The
 // connections of the old password go on until they are ended; then new ones are made with
 // the new one, without a restart.
-func TestPasswordChangesWhileLocksAreTaken(t *testing.T) {
-	server := servers.Redis(t)
+func passwordChanges(t *testing.T, e *estate) {
 	var now purse
-	now.password.Store("p0")
-	aclUser(t, server, "reset", "on", ">p0", "~*", "&*", "+@all")
-	store := open(t, redisstore.Config{Addrs: []string{server.Addr()}, Credentials: now.credentials, PoolSize: 8})
-	boss := admin(t, server.Addr())
+	now.password.Store("secret")
+	e.as(t, slices.Concat(e.needed, e.useful))
+	cfg := e.cfg
+	cfg.Credentials, cfg.PoolSize = now.credentials, 8
+	store := open(t, cfg)
+	tell := func(rule string) {
+		for _, n := range e.nodes {
+			aclUser(t, n, rule)
+		}
+	}
 
 	ending := make(chan struct{})
 	var workers sync.WaitGroup
@@ -76,20 +82,22 @@ func TestPasswordChangesWhileLocksAreTaken(t *testing.T) {
 			}
 		})
 	}
-	for _, step := range [][2]string{{"p0", "p1"}, {"p1", "p2"}, {"p2", "p3"}, {"p3", "p4"}, {"p4", "p5"}} {
+	for _, step := range [][2]string{{"secret", "p1"}, {"p1", "p2"}, {"p2", "p3"}, {"p3", "p4"}, {"p4", "p5"}} {
 		before := pairs.Load()
-		aclUser(t, server, ">"+step[1])
+		tell(">" + step[1])
 		now.password.Store(step[1])
-		aclUser(t, server, "<"+step[0])
+		tell("<" + step[0])
 		eventually(t, "locks after the rotation", func() bool { return pairs.Load() > before+50 })
 	}
 	close(ending)
 	workers.Wait()
 
 	asked := now.asked.Load()
-	killed, err := boss.Do(t.Context(), "client", "kill", "user", "tierlock").Int()
-	if err != nil || killed == 0 {
-		t.Fatalf("%d killed, %v", killed, err)
+	for _, addr := range e.addrs() {
+		killed, err := admin(t, addr).Do(t.Context(), "client", "kill", "user", "tierlock").Int()
+		if err != nil || killed == 0 {
+			t.Fatalf("%d killed, %v", killed, err)
+		}
 	}
 	for range 20 {
 		hold := newHold(t, minute)

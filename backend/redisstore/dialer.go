@@ -74,8 +74,11 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 	if err != nil {
 		return stillborn{&dialError{err}}, nil
 	}
-	if tcp, plain := made.(*net.TCPConn); plain {
-		return newConn(tcp), nil
+	switch made := made.(type) {
+	case *net.TCPConn:
+		return newConn(made), nil
+	case *tls.Conn:
+		return newTLSConn(made), nil
 	}
 	return made, nil
 }

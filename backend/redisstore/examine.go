@@ -167,7 +167,7 @@ func (n *node) examineClock(ctx context.Context, x *Examination) error {
 // rightsScript tries each command of the store's scripts. A server checks the user's
 // rights before it looks whether the script may write, which this one may not: so what is
 // refused for want of a right is told from what is refused for writing, and nothing is
-// written. It answers which were refused.
+// written. It answers which were refused. Of a plain lock it tries no record beside it.
 const rightsScript = `#!lua flags=no-writes
 local refused = {}
 local function try(command, ...)
@@ -178,7 +178,6 @@ local function try(command, ...)
   end -- the words of 7.2 and of 7.0
 end
 local key = ARGV[1]
-local beside = '{' .. key .. '}:'
 try('time')
 try('get', key)
 try('pttl', key)
@@ -187,6 +186,11 @@ try('pexpire', key, '1')
 try('del', key)
 try('mget', key)
 try('exists', key)
+try('ping')
+if ARGV[2] == 'plain' then
+  return refused
+end
+local beside = '{' .. key .. '}:'
 try('hget', beside .. 'depth', 'x')
 try('hlen', beside .. 'depth')
 try('hset', beside .. 'depth', 'x', '1')
@@ -218,14 +222,14 @@ func (n *node) examineRights(ctx context.Context, x *Examination, prefix string,
 	refuse(err, "subscribe")
 	_ = inbox.Close()
 
-	locks, err := n.refused(ctx, prefix+":doctor:lock:rights")
+	locks, err := n.refused(ctx, prefix+":doctor:lock:rights", "")
 	if denied(err) && !n.functions.wanted {
 		refuse(err, "eval")
 	}
 	if err != nil {
 		return
 	}
-	probes, err := n.refused(ctx, "tierlock:probe:doctor")
+	probes, err := n.refused(ctx, "tierlock:probe:doctor", "plain") // nobody enters it, or waits for it
 	if err != nil {
 		return
 	}
@@ -238,8 +242,8 @@ func (n *node) examineRights(ctx context.Context, x *Examination, prefix string,
 	x.Denied = slices.Compact(x.Denied)
 }
 
-func (n *node) refused(ctx context.Context, key string) ([]string, error) {
-	return n.control.Eval(ctx, rightsScript, nil, key).StringSlice()
+func (n *node) refused(ctx context.Context, key, how string) ([]string, error) {
+	return n.control.Eval(ctx, rightsScript, nil, key, how).StringSlice()
 }
 
 // denied tells whether the server refused for want of a right.

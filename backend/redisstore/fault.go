@@ -76,14 +76,21 @@ func fault(err error) *tierlock.Fault {
 	case timedOut(err):
 		return &tierlock.Fault{Reason: tierlock.ReasonAttempt, InDoubt: true, Err: err}
 	}
-	if alert := (*net.OpError)(nil); errors.As(err, &alert) && alert.Op == "remote error" {
-		// By TLS, most often of our certificate, which a server judges after the handshake.
+	if alerted(err) {
 		return &tierlock.Fault{Reason: tierlock.ReasonDenied, InDoubt: true, Err: err}
 	}
 	return &tierlock.Fault{Reason: tierlock.ReasonBroken, InDoubt: true, Err: err}
 }
 
-// unconnected is the fault of a question whose connection could not be made.
+// alerted tells whether err is what the server says by TLS, most often of our certificate,
+// which it judges after the handshake.
+func alerted(err error) bool {
+	alert := (*net.OpError)(nil)
+	return errors.As(err, &alert) && alert.Op == "remote error"
+}
+
+// unconnected is the fault of a question whose connection could not be made, or was found
+// closed before anything was sent.
 func unconnected(err *dialError) *tierlock.Fault {
 	switch {
 	case errors.Is(err.cause, context.Canceled), errors.Is(err.cause, net.ErrClosed):
@@ -92,7 +99,7 @@ func unconnected(err *dialError) *tierlock.Fault {
 		return &tierlock.Fault{Reason: tierlock.ReasonAttempt, Err: err.cause}
 	case errors.Is(err.cause, errNoRoom):
 		return &tierlock.Fault{Reason: tierlock.ReasonSaturated, Err: err.cause}
-	case errors.Is(err.cause, errProtected):
+	case errors.Is(err.cause, errProtected), alerted(err.cause):
 		return &tierlock.Fault{Reason: tierlock.ReasonDenied, Err: err.cause}
 	case errors.Is(err.cause, syscall.EMFILE), errors.Is(err.cause, syscall.ENFILE):
 		return &tierlock.Fault{Reason: tierlock.ReasonSaturated, Err: err.cause} // ours: no file descriptor left

@@ -18,7 +18,7 @@ var oldestRedis = [2]int{7, 0}
 
 // mildRights are those without which the lock works worse, as docs/redis-acl.md tells;
 // without any other it does not work.
-var mildRights = []string{"script|load", "info", "mget", "exists", "subscribe", "publish", "zadd", "zrem", "zpopmin", "asking", "cluster|info"}
+var mildRights = []string{"script|load", "info", "ping", "mget", "exists", "subscribe", "publish", "zadd", "zrem", "zpopmin", "asking", "cluster|info"}
 
 const (
 	farClock = 500 * time.Millisecond // reconcile's own guess at clocks; fencing and reports read them

@@ -2,7 +2,6 @@ package servers
 
 import (
 	"strconv"
-	"strings"
 	"testing"
 )
 
@@ -35,12 +34,17 @@ const clusterSlots = 16384
 // else from serving. args are further options of each server.
 func Cluster(tb testing.TB, shards, replicas int, args ...string) *RedisCluster {
 	tb.Helper()
+	return cluster(tb, nil, shards, replicas, args)
+}
+
+func cluster(tb testing.TB, files *TLS, shards, replicas int, args []string) *RedisCluster {
+	tb.Helper()
 	Need(tb, "redis-server")
 	c := &RedisCluster{}
 	for range shards {
 		var shard []*RedisServer
 		for range 1 + replicas {
-			shard = append(shard, clusterNode(tb, args))
+			shard = append(shard, clusterNode(tb, files, args))
 		}
 		c.Shards = append(c.Shards, shard)
 	}
@@ -87,15 +91,15 @@ func (c *RedisCluster) introduce(tb testing.TB) {
 	}
 	for i, n := range all {
 		for _, other := range all[i+1:] {
-			host, port, _ := strings.Cut(other.Addr(), ":")
+			host, port := other.told()
 			order(tb, n.Addr(), "CLUSTER", "MEET", host, port, strconv.Itoa(other.bus))
 		}
 	}
 }
 
-func clusterNode(tb testing.TB, args []string) *RedisServer {
+func clusterNode(tb testing.TB, files *TLS, args []string) *RedisServer {
 	tb.Helper()
-	return redis(tb, append([]string{
+	return redis(tb, files, append([]string{
 		"--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-node-timeout", "1000",
 		"--cluster-require-full-coverage", "no", "--repl-diskless-sync-delay", "0",
 	}, args...))

@@ -14,7 +14,8 @@ import (
 type RedisServer struct {
 	Process
 	addr string
-	bus  int // port of the Cluster's own talk
+	tls  string // its address for TLS; empty without
+	bus  int    // port of the Cluster's own talk
 }
 
 // Addr is "127.0.0.1:port", the same after Restart.
@@ -25,25 +26,33 @@ func (s *RedisServer) Addr() string { return s.addr }
 func Redis(tb testing.TB, args ...string) *RedisServer {
 	tb.Helper()
 	Need(tb, "redis-server")
-	return redis(tb, args)
+	return redis(tb, nil, args)
 }
 
-func redis(tb testing.TB, args []string, env ...string) *RedisServer {
+func redis(tb testing.TB, files *TLS, args []string, env ...string) *RedisServer {
 	tb.Helper()
 	path := look(tb, "redis-server")
-	port, release := freePorts(tb, 1)
+	port, release := freePorts(tb, 1, tlsOffset)
 	addr, dir := loopback(port), newFolder(tb, "redis", nil)
 	own := []string{
 		"--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--cluster-port", strconv.Itoa(port + 1),
 		"--save", "", "--appendonly", "no", "--dir", dir.path,
 	}
-	return &RedisServer{addr: addr, bus: port + 1, Process: launch(tb, command{
+	s := &RedisServer{addr: addr, bus: port + 1}
+	if files != nil {
+		s.tls = loopback(port + tlsOffset)
+		for _, o := range files.options(port + tlsOffset) {
+			own = append(own, "--"+o[0], o[1])
+		}
+	}
+	s.Process = launch(tb, command{
 		name:  "redis",
 		path:  path,
 		args:  append(own, args...),
 		env:   env,
 		ready: func(pid int) (string, error) { return redisReady(addr, pid) },
-	}, dir, release)}
+	}, dir, release)
+	return s
 }
 
 // redisReady asks for a PONG and for INFO, and whether it is our child that answers.

@@ -2,7 +2,6 @@ package servers
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,6 +19,7 @@ type Watched struct {
 type SentinelServer struct {
 	Process
 	addr string
+	tls  string // its address for TLS; empty without
 }
 
 // Addr is "127.0.0.1:port", the same after Restart.
@@ -61,40 +61,53 @@ sentinel parallel-syncs %[3]s 4
 // know the replicas and each other.
 func Sentinels(tb testing.TB, replicas int) *Watched {
 	tb.Helper()
+	return sentinels(tb, nil, replicas)
+}
+
+func sentinels(tb testing.TB, files *TLS, replicas int) *Watched {
+	tb.Helper()
 	Need(tb, "redis-sentinel")
-	w := &Watched{Name: "main", Nodes: []*RedisServer{Redis(tb)}}
-	host, port, _ := net.SplitHostPort(w.Nodes[0].Addr())
+	w := &Watched{Name: "main", Nodes: []*RedisServer{redis(tb, files, nil)}}
+	host, port := w.Nodes[0].told()
 	for range replicas {
-		w.Nodes = append(w.Nodes, Redis(tb, "--replicaof", host, port, "--repl-diskless-sync-delay", "0"))
+		w.Nodes = append(w.Nodes, redis(tb, files, []string{"--replicaof", host, port, "--repl-diskless-sync-delay", "0"}))
 	}
 	order(tb, w.Nodes[0].Addr(), "CONFIG", "SET", "repl-diskless-sync-delay", "0")
 	for _, n := range w.Nodes[1:] {
 		settle(tb, n.Addr(), []string{"INFO", "replication"}, "master_link_status:up")
 	}
 	for range 3 {
-		w.Sentinels = append(w.Sentinels, sentinel(tb, w.Name, port))
+		w.Sentinels = append(w.Sentinels, sentinel(tb, files, w.Name, port))
 	}
 	for _, s := range w.Sentinels {
-		settle(tb, s.addr, []string{"INFO", "sentinel"}, fmt.Sprintf("status=ok,address=%s,slaves=%d,sentinels=3", w.Nodes[0].Addr(), replicas))
+		settle(tb, s.addr, []string{"INFO", "sentinel"}, fmt.Sprintf("status=ok,address=%s:%s,slaves=%d,sentinels=3", host, port, replicas))
 	}
 	return w
 }
 
-func sentinel(tb testing.TB, name, master string) *SentinelServer {
+func sentinel(tb testing.TB, files *TLS, name, master string) *SentinelServer {
 	tb.Helper()
 	path := look(tb, "redis-sentinel")
-	port, release := freePorts(tb)
+	port, release := freePorts(tb, tlsOffset)
 	addr, dir := loopback(port), newFolder(tb, "sentinel", nil)
 	conf := filepath.Join(dir.path, "sentinel.conf") // it writes what it finds out there
-	if err := os.WriteFile(conf, fmt.Appendf(nil, sentinelConf, port, dir.path, name, master), 0o600); err != nil {
+	s, text := &SentinelServer{addr: addr}, fmt.Appendf(nil, sentinelConf, port, dir.path, name, master)
+	if files != nil {
+		s.tls = loopback(port + tlsOffset)
+		for _, o := range files.options(port + tlsOffset) {
+			text = fmt.Appendf(text, "%s %s\n", o[0], o[1])
+		}
+	}
+	if err := os.WriteFile(conf, text, 0o600); err != nil {
 		tb.Fatalf("sentinel: %v", err)
 	}
-	return &SentinelServer{addr: addr, Process: launch(tb, command{
+	s.Process = launch(tb, command{
 		name:  "sentinel",
 		path:  path,
 		args:  []string{conf},
 		ready: func(pid int) (string, error) { return redisReady(addr, pid) },
-	}, dir, release)}
+	}, dir, release)
+	return s
 }
 
 // masterOf reads the address in what a sentinel says of its masters.

@@ -67,5 +67,5 @@ func (s *Shim) Library() string {
 func (s *Shim) Redis(args ...string) *RedisServer {
 	s.tb.Helper()
 	Need(s.tb, "redis-server")
-	return redis(s.tb, args, ShimEnv+"="+s.Page(), "LD_PRELOAD="+s.Library())
+	return redis(s.tb, nil, args, ShimEnv+"="+s.Page(), "LD_PRELOAD="+s.Library())
 }

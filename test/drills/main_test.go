@@ -7,7 +7,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/tierlock/tierlock/test/pulse"
+	"github.com/tierlock/tierlock/internal/pulse"
 )
 
 func TestMain(m *testing.M) {

@@ -20,8 +20,8 @@ import (
 	"github.com/tierlock/tierlock/backend/redisstore"
 	"github.com/tierlock/tierlock/gateway"
 	"github.com/tierlock/tierlock/guard"
+	"github.com/tierlock/tierlock/internal/pulse"
 	"github.com/tierlock/tierlock/switchcfg"
-	"github.com/tierlock/tierlock/test/pulse"
 )
 
 const childEnv = "TIERLOCK_FAULTS_CHILD"

@@ -7,7 +7,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/tierlock/tierlock/test/pulse"
+	"github.com/tierlock/tierlock/internal/pulse"
 )
 
 // TestMain runs the tests and writes the matrix, or, where a test has started this very

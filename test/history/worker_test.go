@@ -21,7 +21,7 @@ import (
 	"github.com/tierlock/tierlock/backend/redisstore"
 	"github.com/tierlock/tierlock/gateway"
 	"github.com/tierlock/tierlock/guard"
-	"github.com/tierlock/tierlock/test/pulse"
+	"github.com/tierlock/tierlock/internal/pulse"
 )
 
 const workerEnv = "TIERLOCK_HISTORY_WORKER"
