@@ -64,6 +64,7 @@ func (c *Config) doctorStore(ctx context.Context, e *examiner, name string) {
 	if s.Functions {
 		judgeFunctions(ctx, e, store)
 	}
+	c.judgeKeys(ctx, e, store, span/4)
 }
 
 // reachRemedy is what to do about a server, or all of them, that cannot be asked.
