@@ -93,3 +93,29 @@ func TestBrokenConnectionsOpenTheBreaker(t *testing.T) {
 		}
 	})
 }
+
+// TestASlowStoreThatNobodyAsksIsFoundWell: the probes go on for as long as the chain is not
+// normal, whether calls come or not, and however late they are answered.
+func TestASlowStoreThatNobodyAsksIsFoundWell(t *testing.T) {
+	bubble(t, weak(), func(t *testing.T, k one) {
+		k.slowDown()
+		state := func() degrade.State { return k.Status().Chains[0].Targets[0].State }
+		time.Sleep(time.Minute)
+		if s := state(); s != degrade.Slow {
+			t.Errorf("after a minute without calls: %v", s)
+		}
+		k.Store.Mend()
+		eventually(t, 5*time.Second, "normal", func() bool { return state() == degrade.Normal })
+	})
+}
+
+// TestTheCallThatFindsTheStoreGoneIsServedLocally: its fault has stepped the ladder before it
+// asks there once more.
+func TestTheCallThatFindsTheStoreGoneIsServedLocally(t *testing.T) {
+	bubble(t, weak(), func(t *testing.T, k one) {
+		k.Store.Down(true)
+		if tier, v := k.ask("a"); tier != tierlock.Local {
+			t.Errorf("the first call: tier %v, %+v", tier, v)
+		}
+	})
+}
