@@ -109,6 +109,14 @@ func gatewayMutants() []mutant {
 			old: `ans, err = l.by.Lookup(`, new: `ans, err = l.chain.store.Lookup(`,
 		},
 		{
+			what: "what a bypass let through is found", file: "gateway/record.go", pkg: "test/reconcile", run: "TestOneOfThreeProcessesIsCutOff",
+			old: `if !c.policy.Audit.Records(l.tier) {`, new: `if !c.policy.Audit.Records(l.tier) || l.tier == tierlock.Bypass {`,
+		},
+		{
+			what: "what was in doubt when it was cut off does not stay", file: shared, pkg: "test/reconcile", run: "TestOneOfThreeProcessesIsCutOff",
+			old: `if f.InDoubt {`, new: `if f.InDoubt && f.Err == nil && r.named {`,
+		},
+		{
 			what: "a store that is down is not asked to release", file: "gateway/release.go", pkg: pkg, run: "TestUnlockNeverWaitsForAStoreThatIsDown",
 			old: `if l.tier == tierlock.Shared && l.ladder.down() && `, new: `if l.tier == tierlock.Shared && !l.ladder.down() && `,
 		},
@@ -117,11 +125,11 @@ func gatewayMutants() []mutant {
 			old: `if e.ladder.down() {`, new: `if e.hold.TTL < 0 {`,
 		},
 		{
-			what: "the ladder steps before the request asks it again", file: "gateway/store.go", pkg: pkg, run: "TestOutageTimetable|TestBrokenConnectionsOpenTheBreaker",
+			what: "the ladder steps before the request asks it again", file: "gateway/store.go", pkg: pkg, run: "TestTheCallThatFindsTheStoreGoneIsServedLocally",
 			old: "for _, l := range ladders {\n\t\tl.step()\n\t}", new: "for range ladders {\n\t}",
 		},
 		{
-			what: "sensors keep probing while a machine is not normal", file: "gateway/ladder.go", pkg: pkg, run: "TestOutageTimetable|TestASlowStoreIsNeverLeftForTheLocalLock",
+			what: "sensors keep probing while a machine is not normal", file: "gateway/ladder.go", pkg: pkg, run: "TestASlowStoreThatNobodyAsksIsFoundWell",
 			old: `l.target.sensor.Worry()`, new: `_ = l.target.sensor`,
 		},
 		{

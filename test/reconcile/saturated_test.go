@@ -53,6 +53,9 @@ func (h held) overlaps(o held) time.Duration {
 func serve(text string) (err error) {
 	part := strings.Split(text, "|")
 	name := part[0]
+	if strings.HasPrefix(name, shop) {
+		return serveShop(name, part[1], part[2], part[3])
+	}
 	sink, err := kafkasink.New(kafkasink.Config{Brokers: []string{part[2]}, Partitions: 4})
 	if err != nil {
 		return err
@@ -130,6 +133,7 @@ func rest(d time.Duration) {
 
 // process is a child and what it has told.
 type process struct {
+	name  string
 	cmd   *exec.Cmd
 	input interface{ Close() error }
 	done  chan struct{}
@@ -155,7 +159,7 @@ func start(t *testing.T, name, redis, kafka, dir string) *process {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	p := &process{cmd: cmd, input: in, done: make(chan struct{})}
+	p := &process{name: name, cmd: cmd, input: in, done: make(chan struct{})}
 	go func() {
 		defer close(p.done)
 		for lines := bufio.NewScanner(out); lines.Scan(); {
