@@ -13,11 +13,10 @@ import (
 )
 
 const (
-	settleAtOnce = 16                     // releases out at once, beside what may hang: a store that comes back is not met by a herd
-	settleIn     = 2 * time.Second        // for one answer: nobody waits for it, and a slow store takes long to greet a new connection
-	settleFirst  = 100 * time.Millisecond // pause after a first missing answer, doubled ...
-	settleLast   = 2 * time.Second        // ... up to this
-	ledgerRoom   = 100_000                // entries; what finds no room is left to its ttl, and said so
+	settleIn    = 2 * time.Second        // for one answer: nobody waits for it, and a slow store takes long to greet a new connection
+	settleFirst = 100 * time.Millisecond // pause after a first missing answer, doubled ...
+	settleLast  = 2 * time.Second        // ... up to this
+	ledgerRoom  = 100_000                // entries; what finds no room is left to its ttl, and said so
 )
 
 // errNotAsked is why a release was not answered that was not sent.
@@ -41,6 +40,7 @@ type ledger struct {
 	entries map[owner]*entry // guarded by mu
 	due     queue[*entry]    // those that wait to be sent, or sent again; guarded by mu
 	out     int              // releases of this round under way; guarded by mu
+	width   width            // how many may be; guarded by mu
 	round   int              // hurries so far; guarded by mu
 	full    atomic.Int64     // entries that found no room
 }
@@ -127,7 +127,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// run settles what is due, at most settleAtOnce at a time, until ctx ends; it returns when
+// run settles what is due, a few at a time, until ctx ends; it returns when
 // all it started has.
 func (g *ledger) run(ctx context.Context) {
 	var work sync.WaitGroup
@@ -150,7 +150,7 @@ func (g *ledger) run(ctx context.Context) {
 func (g *ledger) dispatch(start func(e *entry, round int)) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for g.out < settleAtOnce {
+	for g.out < g.width.now() {
 		e, ok := g.due.first()
 		if !ok {
 			break
@@ -205,6 +205,7 @@ func (g *ledger) settled(e *entry, round int, sent, now time.Time, err error) (o
 	defer g.mu.Unlock()
 	if round == g.round {
 		g.out--
+		g.width.learn(now.Sub(sent), err)
 	}
 	if e.out--; e.out == 0 {
 		close(e.answered)
@@ -233,7 +234,7 @@ func (g *ledger) hurry(t *target) {
 	now := time.Now()
 	g.mu.Lock()
 	g.round++
-	g.out = 0
+	g.out, g.width = 0, width{}
 	for _, e := range g.entries {
 		waits := e.slot.index == 0 || e.slot.due.After(now)
 		if e.ladder.target == t && !e.over && waits && now.After(e.notAfter) {

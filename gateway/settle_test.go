@@ -93,6 +93,43 @@ func TestReleasesAreNotSentInAHerd(t *testing.T) {
 	})
 }
 
+// A store that answers quickly is soon asked for many at once, one that takes its time is not,
+// also after it was quick.
+func TestManyReleasesGoTogetherWhileTheStoreIsQuick(t *testing.T) {
+	const all = 1000
+	bubble(t, strong(), func(t *testing.T, k one) {
+		settle := func(answers time.Duration) (most int, took time.Duration) {
+			var locks []*gateway.Lock
+			for i := range all {
+				locks = append(locks, k.must("k"+strconv.Itoa(i)))
+			}
+			k.takeDown()
+			for _, l := range locks {
+				_ = l.Unlock(t.Context())
+			}
+			k.Store.Down(false)
+			k.Store.Slow(answers)
+			for n := k.Store.Keys(); n == k.Store.Keys(); time.Sleep(time.Millisecond / 4) { // until a probe has found it
+			}
+			began := time.Now()
+			for end := began.Add(time.Minute); k.Status().InDoubt > 0 && time.Now().Before(end); time.Sleep(time.Millisecond / 4) {
+				most = max(most, k.Status().Chains[0].Targets[0].Out)
+			}
+			took = time.Since(began)
+			k.Store.Slow(0)
+			time.Sleep(10 * time.Second) // it is normal again
+			return most, took
+		}
+		// 16, 32, 64, 128 and 256: a thousand take a dozen rounds.
+		if most, took := settle(time.Millisecond); most < 200 || most > 256 || took > 25*time.Millisecond {
+			t.Errorf("quick: at most %d at once, all in %v", most, took)
+		}
+		if most, took := settle(40 * time.Millisecond); most > 2*16 || took < time.Second {
+			t.Errorf("slow: at most %d at once, all in %v", most, took)
+		}
+	})
+}
+
 // The retry of a call that lost its reply gets the lock, and the ledger must not give it
 // back under its holder.
 func TestARetryTakesItsDoubtOver(t *testing.T) {

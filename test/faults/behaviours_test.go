@@ -166,7 +166,11 @@ func TestNoOrphansOfThousandsWhoGaveUp(t *testing.T) {
 		all.Wait()
 		doubts += n.gw.Status().InDoubt
 		s.way.Become(way.None)
+		answers := time.Now()
 		s.eventually(10*time.Second, "nothing is in doubt", func() bool { return n.gw.Status().InDoubt == 0 })
+		if took := tookSince(answers); took > time.Second {
+			t.Errorf("settled %v after the store answered at once again, want at most 1 s", took)
+		}
 		s.nothingIsLeft()
 	}
 	// The rest stood in line for a call and was never sent.
