@@ -164,9 +164,9 @@ func TestStormLeavesNothing(t *testing.T) {
 // waitFor waits for ok in real time.
 func waitFor(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	look := time.NewTicker(time.Millisecond)
+	look := time.NewTicker(2 * time.Millisecond)
 	defer look.Stop()
-	for end := time.Now().Add(10 * time.Second); !ok(); <-look.C {
+	for end := time.Now().Add(30 * time.Second); !ok(); <-look.C {
 		if time.Now().After(end) {
 			t.Fatal("never: " + what)
 		}
