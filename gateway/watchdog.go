@@ -44,8 +44,9 @@ type renewal struct {
 
 // renewalBatch is what waits for its turn on the wire.
 type renewalBatch struct {
-	locks []*lease
-	out   bool // a Renew of this kind is under way
+	locks    []*lease
+	out      bool          // a Renew of this kind is under way
+	patience time.Duration // with the next one, beyond an attempt; of the goroutine that is out alone
 }
 
 // watch begins to keep l, which was granted or renewed at now.
@@ -228,20 +229,22 @@ func (w *watchdog) renewAll(ctx context.Context, kind renewal, b *renewalBatch) 
 			return
 		}
 		w.mu.Unlock()
-		w.renew(ctx, kind, locks)
+		b.patience = w.renew(ctx, kind, locks, b.patience)
 	}
 }
 
-// renew sends one Renew and hands each lock its answer.
-func (w *watchdog) renew(ctx context.Context, kind renewal, locks []*lease) {
+// renew sends one Renew and hands each lock its answer. It tells how long the next one may
+// take: a store that needs longer than an attempt, or a machine that lets nobody run for so
+// long, loses no lock whose lease still stands.
+func (w *watchdog) renew(ctx context.Context, kind renewal, locks []*lease, patience time.Duration) time.Duration {
 	holds := make([]tierlock.Hold, len(locks))
 	for i, l := range locks {
 		holds[i] = l.whole()
 	}
-	chain := kind.ladder.chain
 	now := time.Now()
+	within := max(kind.ladder.chain.policy.Attempt, min(patience, shortest(locks, now)/2))
 	pass := locks[0].counted(now)
-	answers, err := kind.by.Renew(tierlock.Until(ctx, now.Add(chain.policy.Attempt)), holds)
+	answers, err := kind.by.Renew(tierlock.Until(ctx, now.Add(within)), holds)
 	pass.Exit(err)
 	for i, l := range locks {
 		var ans tierlock.Answer
@@ -256,6 +259,26 @@ func (w *watchdog) renew(ctx context.Context, kind renewal, locks []*lease) {
 			w.set(l, due)
 		}
 	}
+	if err != nil && faultReason(err) == tierlock.ReasonAttempt {
+		return 3 * within
+	}
+	return 0
+}
+
+// shortest is what is left of the lease that ends first.
+func shortest(locks []*lease, now time.Time) time.Duration {
+	left := locks[0].lasts(now)
+	for _, l := range locks[1:] {
+		left = min(left, l.lasts(now))
+	}
+	return left
+}
+
+// lasts is how long the holder may go on if nothing is renewed.
+func (h *lease) lasts(now time.Time) time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.grant.ExpiresAt.Sub(now)
 }
 
 // afterRenewalLocked is when a lock is due again: after a missing answer soon, so that

@@ -107,6 +107,28 @@ func TestWatchdogFindsALostLock(t *testing.T) {
 	}, gateway.Hooks{Lost: hook.hear})
 }
 
+// A store that needs longer than an attempt for a renewal, but far less than the lease lasts,
+// keeps its locks; one that needs longer than the lease does not.
+func TestASlowRenewalLosesNoLock(t *testing.T) {
+	for answer, kept := range map[time.Duration]bool{300 * time.Millisecond: true, 1700 * time.Millisecond: true, 15 * time.Second: false} {
+		t.Run(answer.String(), func(t *testing.T) {
+			p := strong()
+			p.TTL = 15 * time.Second
+			bubble(t, p, func(t *testing.T, k one) {
+				l := k.must("a")
+				ctx := l.Context(t.Context())
+				k.Store.Slow(answer)
+				time.Sleep(2 * time.Minute)
+				if (ctx.Err() == nil) != kept {
+					t.Errorf("answers after %v, the lock is kept: %t, want %t", answer, ctx.Err() == nil, kept)
+				}
+				k.Store.Slow(0)
+				_ = l.Unlock(t.Context())
+			})
+		})
+	}
+}
+
 func TestWatchdogSurvivesAShortOutage(t *testing.T) {
 	p := strong()
 	p.TTL = 15 * time.Second

@@ -291,19 +291,26 @@ func TestThousandsOfHeldLocksAreRenewed(t *testing.T) { // by itself: it counts 
 	if soak() {
 		held, ttl = 10_000, 15*time.Second
 	}
-	var renewed atomic.Int64
-	s := newSite(t, setup{hooks: gateway.Hooks{Renewed: func(i gateway.RenewInfo) {
-		if i.Err == nil {
-			renewed.Add(1)
-		}
-	}}})
+	var renewed, failed, lost atomic.Int64
+	s := newSite(t, setup{hooks: gateway.Hooks{
+		Renewed: func(i gateway.RenewInfo) {
+			if i.Err == nil {
+				renewed.Add(1)
+			} else {
+				failed.Add(1)
+			}
+		},
+		Lost: func(gateway.LostInfo) { lost.Add(1) },
+	}})
 	locks := make([]*gateway.Lock, held)
 	before := runtime.NumGoroutine()
 	var all sync.WaitGroup
 	for n := range 8 {
 		all.Go(func() {
 			for i := n; i < held; i += 8 {
-				locks[i] = ask(s.orders, "k"+strconv.Itoa(i), gateway.WithTTL(ttl)).lock
+				for tries := 0; locks[i] == nil && tries < 20; tries++ { // a busy machine does not make each attempt
+					locks[i] = ask(s.orders, "k"+strconv.Itoa(i), gateway.WithTTL(ttl)).lock
+				}
 			}
 		})
 	}
@@ -318,14 +325,10 @@ func TestThousandsOfHeldLocksAreRenewed(t *testing.T) { // by itself: it counts 
 	if t.Logf("%d goroutines more for %d locks, %d at most", half, held, most); half >= 10 || most >= 10+4*pool {
 		t.Errorf("%d goroutines more for %d locks, %d at most", half, held, most)
 	}
-	lost := 0
-	for _, l := range locks {
-		if ok, err := l.IsHeld(t.Context()); !ok && err == nil {
-			lost++
-		}
-	}
-	if lost > held/100 || renewed.Load() < int64(held) { // a machine that is busy renews late
-		t.Errorf("%d of %d locks were lost, %d renewals", lost, held, renewed.Load())
+	stand := len(s.locks())
+	t.Logf("%d renewals, %d of them failed", renewed.Load()+failed.Load(), failed.Load())
+	if lost.Load() > 0 || stand != held || renewed.Load() < int64(held) {
+		t.Errorf("%d of %d locks were lost, %d stand, %d renewals", lost.Load(), held, stand, renewed.Load())
 	}
 	for n := range 8 {
 		all.Go(func() {
