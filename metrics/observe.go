@@ -35,7 +35,7 @@ func (m *Metrics) Observe(gw *gateway.Gateway, log *audit.Log, job *reconcile.Jo
 	}
 	if job != nil {
 		all = append(all, newReader(func(r *reader) { r.job(job.Stats()) },
-			reconcileRecords, reconcileMalformed, reconcileFindings, reconcileRepairs, reconcileTimeouts, reconcileWaiting, reconcilePending, reconcileOpen, reconcileMark))
+			reconcileRecords, reconcileMalformed, reconcileFindings, reconcileRepairs, reconcileTimeouts, reconcileStores, reconcileWaiting, reconcilePending, reconcileOpen, reconcileMark))
 	}
 	for _, c := range all {
 		if err := m.reg.Register(c); err != nil {
@@ -167,6 +167,7 @@ func (r *reader) job(s reconcile.Stats) {
 	r.put(reconcileRepairs, float64(s.Failed), "failed")
 	r.put(reconcileRepairs, float64(s.Unchanged), "unchanged")
 	r.put(reconcileTimeouts, float64(s.HookTimeouts))
+	r.put(reconcileStores, float64(s.StoreTimeouts))
 	r.put(reconcileWaiting, float64(s.Waiting))
 	r.put(reconcilePending, float64(s.Pending))
 	r.put(reconcileOpen, float64(s.OpenHolds))

@@ -88,6 +88,7 @@ const (
 	reconcileFindings  = "tierlock_reconcile_findings"
 	reconcileRepairs   = "tierlock_reconcile_repairs_total"
 	reconcileTimeouts  = "tierlock_reconcile_hook_timeouts_total"
+	reconcileStores    = "tierlock_reconcile_store_timeouts_total"
 	reconcileWaiting   = "tierlock_reconcile_waiting_findings"
 	reconcilePending   = "tierlock_reconcile_pending_approvals"
 	reconcileOpen      = "tierlock_reconcile_open_holds"
@@ -168,6 +169,7 @@ func Table() []Metric {
 		{reconcileFindings, Gauge, "Findings of the job that stand: overlaps by certainty, and gaps in the events.", []string{"certainty"}, nil},
 		{reconcileRepairs, Counter, "Repairs by result: applied, failed, or unchanged, which left as much wrong as before.", []string{"result"}, nil},
 		{reconcileTimeouts, Counter, "Calls of hooks that did not answer in time.", nil, nil},
+		{reconcileStores, Counter, "Calls of the findings', approvals' and dead letters' stores that did not answer in time.", nil, nil},
 		{reconcileWaiting, Gauge, "Findings whose check or repair is due.", nil, nil},
 		{reconcilePending, Gauge, "Repairs that wait for people's approval, of the whole table: every member tells the same.", nil, nil},
 		{reconcileOpen, Gauge, "Holds that are not judged yet.", nil, nil},

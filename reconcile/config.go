@@ -40,6 +40,9 @@ type Config struct {
 	// HookTimeout bounds each call of a hook. Default 30 s; at most 1 min, so that a member with a
 	// hook that hangs is not taken for stuck itself. See [ErrHookTimeout].
 	HookTimeout time.Duration
+	// StoreTimeout bounds each call of Findings, Approvals and DeadLetter, by the end of its ctx. Default
+	// 30 s; at most 1 min. What takes longer is tried again; see [Job.Troubles].
+	StoreTimeout time.Duration
 
 	// SwitchOn tells whether an order lies over chain now, beyond what heartbeats tell.
 	// Nil: heartbeats alone.
@@ -79,7 +82,7 @@ func (c *Config) Validate() error {
 	for _, d := range []struct {
 		field string
 		value time.Duration
-	}{{"idle", c.Idle}, {"quiet", c.Quiet}, {"lateness", c.Lateness}, {"tick", c.Tick}, {"hook_timeout", c.HookTimeout}} {
+	}{{"idle", c.Idle}, {"quiet", c.Quiet}, {"lateness", c.Lateness}, {"tick", c.Tick}, {"hook_timeout", c.HookTimeout}, {"store_timeout", c.StoreTimeout}} {
 		bad(d.value < 0, d.field, d.value.String(), "want a duration of zero (the default) or more")
 	}
 	for _, d := range []struct {
@@ -89,6 +92,7 @@ func (c *Config) Validate() error {
 		bad(d.value > 0 && d.value < shortest, d.field, d.value.String(), "want zero (the default), or "+shortest.String()+" or more")
 	}
 	bad(c.HookTimeout > time.Minute, "hook_timeout", c.HookTimeout.String(), "want at most 1m")
+	bad(c.StoreTimeout > time.Minute, "store_timeout", c.StoreTimeout.String(), "want at most 1m")
 	bad(c.Caps.PerMinute < 0, "caps.per_minute", strconv.Itoa(c.Caps.PerMinute), "want zero (60) or more")
 	bad(c.Caps.Total < 0, "caps.total", strconv.Itoa(c.Caps.Total), "want zero (unlimited) or more")
 	bad(c.Caps.AmountPerMinute < 0, "caps.amount_per_minute", strconv.FormatInt(c.Caps.AmountPerMinute, 10), "want zero (unlimited) or more")
@@ -106,6 +110,7 @@ func (c Config) withDefaults() Config {
 	c.Lateness = or(c.Lateness, time.Second)
 	c.Tick = min(or(c.Tick, time.Second), c.Idle, c.Quiet)
 	c.HookTimeout = or(c.HookTimeout, 30*time.Second)
+	c.StoreTimeout = or(c.StoreTimeout, 30*time.Second)
 	c.Caps.PerMinute = or(c.Caps.PerMinute, 60)
 	c.Caps.Tries = or(c.Caps.Tries, 5)
 	c.Caps.FailureRatio = or(c.Caps.FailureRatio, 0.05)

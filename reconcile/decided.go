@@ -24,8 +24,8 @@ func (j *Job) decisions(ctx context.Context, now time.Time, complete bool) {
 		return
 	}
 	j.decidedAt = now
-	if pender, counts := j.cfg.Approvals.(Pender); counts {
-		if n, err := pender.Pending(ctx, now); err == nil { // else the next question says what is wrong
+	if approvals, patient := j.cfg.Approvals.(patientApprovals); patient {
+		if n, known := approvals.pending(ctx, now); known { // else the next question says what is wrong
 			j.count(func(b *books) { b.stats.Pending = n })
 		}
 	}
@@ -66,7 +66,9 @@ func (j *Job) find(ctx context.Context, id string) (Finding, bool, error) {
 		if !finds {
 			continue
 		}
-		f, found, err := finder.Find(ctx, id)
+		var f Finding
+		var found bool
+		err := j.patience.ask(ctx, "find_finding", func(ctx context.Context) (err error) { f, found, err = finder.Find(ctx, id); return err })
 		if err != nil || found {
 			return f, found, err
 		}

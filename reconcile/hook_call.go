@@ -59,6 +59,9 @@ func call[T any](ctx context.Context, r *repairer, kind string, hook func(contex
 			if a.err != nil && bounded.Err() != nil && ctx.Err() == nil {
 				return a.value, r.timedOut(ctx, kind, a.err.Error())
 			}
+			if ctx.Err() == nil {
+				r.patience.note(hookStep(kind), nil, false) // it answers; what it answers is its case's
+			}
 			return a.value, a.err
 		case <-ended:
 			ended, late = nil, time.After(hookGrace)
@@ -75,8 +78,12 @@ func call[T any](ctx context.Context, r *repairer, kind string, hook func(contex
 // returned is a call that is over.
 var returned = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
+// hookStep names a business type's hook among the troubles.
+func hookStep(kind string) string { return "hook " + kind }
+
 func (r *repairer) timedOut(ctx context.Context, kind, why string) error {
 	r.calls.timeouts++
+	r.patience.note(hookStep(kind), ErrHookTimeout, true)
 	r.calls.paused[kind] = time.Now().Add(r.cfg.HookTimeout)
 	r.cfg.Logger.ErrorContext(ctx, "hook did not answer in time", "business_type", kind, "timeout", r.cfg.HookTimeout, "why", why)
 	return fmt.Errorf("%w (%s): %s", ErrHookTimeout, r.cfg.HookTimeout, why)

@@ -8,7 +8,7 @@ import (
 // put stores a finding everywhere, however long that takes: nothing is committed before.
 func (j *Job) put(ctx context.Context, f Finding) error {
 	for _, store := range j.cfg.Findings {
-		err := j.insist(ctx, "store_finding", func() error { return store.Put(ctx, f) })
+		err := j.insist(ctx, "store_finding", func(ctx context.Context) error { return store.Put(ctx, f) })
 		if err != nil {
 			return err
 		}
@@ -24,13 +24,14 @@ func (j *Job) deadLetter(ctx context.Context, r *Record, reason error) error {
 	if j.cfg.DeadLetter == nil {
 		return nil
 	}
-	return j.insist(ctx, "write_dead_letter", func() error { return j.cfg.DeadLetter(ctx, *r, reason) })
+	return j.insist(ctx, "write_dead_letter", func(ctx context.Context) error { return j.cfg.DeadLetter(ctx, *r, reason) })
 }
 
-// insist repeats do until it succeeds or ctx ends, waiting from 100 ms up to 5 s between.
-func (j *Job) insist(ctx context.Context, what string, do func() error) error {
+// insist repeats do until it succeeds or ctx ends, waiting from 100 ms up to 5 s between. Each
+// try ends with Config.StoreTimeout.
+func (j *Job) insist(ctx context.Context, what string, do func(context.Context) error) error {
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
-		err := do()
+		err := j.patience.ask(ctx, what, do)
 		if err == nil {
 			return nil
 		}

@@ -13,12 +13,13 @@ import (
 // Job reads events, keeps findings and repairs. Run is called once; Report and Stats may
 // be called at any time from any goroutine.
 type Job struct {
-	cfg     Config
-	windows map[int]*window
-	width   int // of the stream, in partitions; zero: not known
-	fleet   fleet
-	repairs repairer
-	parser  audit.Parser
+	cfg      Config
+	windows  map[int]*window
+	width    int // of the stream, in partitions; zero: not known
+	fleet    fleet
+	repairs  repairer
+	patience *patience
+	parser   audit.Parser
 
 	decidedAt time.Time // when approvals were asked last
 
@@ -32,7 +33,12 @@ func New(cfg Config) (*Job, error) {
 		return nil, err
 	}
 	j := &Job{cfg: cfg.withDefaults(), windows: map[int]*window{}, fleet: fleet{by: map[string]*member{}}, books: newBooks()}
+	j.patience = newPatience(j.cfg.StoreTimeout)
+	if j.cfg.Approvals != nil {
+		j.cfg.Approvals = patientApprovals{j.cfg.Approvals, j.patience}
+	}
 	j.repairs = newRepairer(&j.cfg)
+	j.repairs.patience = j.patience
 	return j, nil
 }
 
@@ -248,5 +254,7 @@ func (j *Job) Stats() Stats {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.books.sum()
-	return j.books.stats
+	s := j.books.stats
+	s.StoreTimeouts = j.patience.count()
+	return s
 }

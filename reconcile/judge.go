@@ -35,7 +35,7 @@ func (j *Job) recall(ctx context.Context, w *window) error {
 			continue
 		}
 		for key := range w.lateKeys {
-			err := j.insist(ctx, "recall_findings", func() error {
+			err := j.insist(ctx, "recall_findings", func(ctx context.Context) error {
 				stored, err := memory.Standing(ctx, key)
 				w.recall(stored)
 				return err

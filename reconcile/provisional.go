@@ -28,7 +28,7 @@ func (j *Job) missing(ctx context.Context, w *window) error {
 		if !remembers {
 			continue
 		}
-		err := j.insist(ctx, "recall_missing", func() error {
+		err := j.insist(ctx, "recall_missing", func(ctx context.Context) error {
 			stored, err := memory.Missing(ctx, w.partition)
 			for i := range stored {
 				w.feeds.recall(stored[i])

@@ -82,14 +82,15 @@ const mostDue = 50_000
 
 // repairer works cases off, one at a time, within the caps.
 type repairer struct {
-	cfg    *Config
-	queue  []*due
-	weight int               // of the queue
-	most   int               // bound of weight
-	short  map[int]time.Time // by partition: the earliest start of what had no room
-	budget budget
-	calls  calls
-	told   []settlement // of decided cases, to be written down once their findings are stored
+	cfg      *Config
+	queue    []*due
+	weight   int               // of the queue
+	most     int               // bound of weight
+	short    map[int]time.Time // by partition: the earliest start of what had no room
+	budget   budget
+	calls    calls
+	patience *patience
+	told     []settlement // of decided cases, to be written down once their findings are stored
 }
 
 // settlement is what has become of a decided case.

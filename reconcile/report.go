@@ -51,21 +51,22 @@ type Stats struct {
 	Late       uint64 `json:"late"`       // events that came after their time had been judged
 	Rereads    uint64 `json:"rereads"`    // of a partition, because of one
 
-	Findings     int       `json:"findings"` // overlaps that stand: not superseded, not withdrawn
-	Certain      int       `json:"certain"`
-	Possible     int       `json:"possible"`
-	Provisional  int       `json:"provisional"`        // of both: what is missing may still change them
-	Gaps         int       `json:"gaps"`               // gap and silent findings that stand
-	Repaired     int       `json:"repaired"`           // repairs applied by this job
-	Failed       int       `json:"failed"`             // checks and repairs that failed
-	Unchanged    int       `json:"unchanged"`          // repairs that changed nothing
-	HookTimeouts uint64    `json:"hook_timeouts"`      // calls of hooks that did not answer within Config.HookTimeout
-	Waiting      int       `json:"waiting"`            // findings whose check or repair is due
-	Pending      int       `json:"pending"`            // repairs that wait for people's yes, of all members; with Apply and a [Pender]
-	Partitions   int       `json:"partitions"`         // assigned now
-	OpenHolds    int       `json:"open_holds"`         // not yet judged
-	Stopped      bool      `json:"stopped"`            // repairs stopped: Caps.FailureRatio or Caps.Total
-	Watermark    time.Time `json:"watermark,omitzero"` // lowest of all partitions
+	Findings      int       `json:"findings"` // overlaps that stand: not superseded, not withdrawn
+	Certain       int       `json:"certain"`
+	Possible      int       `json:"possible"`
+	Provisional   int       `json:"provisional"`        // of both: what is missing may still change them
+	Gaps          int       `json:"gaps"`               // gap and silent findings that stand
+	Repaired      int       `json:"repaired"`           // repairs applied by this job
+	Failed        int       `json:"failed"`             // checks and repairs that failed
+	Unchanged     int       `json:"unchanged"`          // repairs that changed nothing
+	HookTimeouts  uint64    `json:"hook_timeouts"`      // calls of hooks that did not answer within Config.HookTimeout
+	StoreTimeouts uint64    `json:"store_timeouts"`     // calls of stores that did not answer within Config.StoreTimeout
+	Waiting       int       `json:"waiting"`            // findings whose check or repair is due
+	Pending       int       `json:"pending"`            // repairs that wait for people's yes, of all members; with Apply and a [Pender]
+	Partitions    int       `json:"partitions"`         // assigned now
+	OpenHolds     int       `json:"open_holds"`         // not yet judged
+	Stopped       bool      `json:"stopped"`            // repairs stopped: Caps.FailureRatio or Caps.Total
+	Watermark     time.Time `json:"watermark,omitzero"` // lowest of all partitions
 }
 
 func compareGaps(a, b Gap) int {

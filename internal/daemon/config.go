@@ -161,17 +161,18 @@ type ListenConfig struct {
 
 // ReconcileConfig is the job of tierlock reconcile.
 type ReconcileConfig struct {
-	Listen      string                `yaml:"listen"`       // 127.0.0.1:7072: the job's own admin pages
-	Group       string                `yaml:"group"`        // tierlock-reconcile; a dry run adds -dry-run
-	Idle        time.Duration         `yaml:"idle"`         // 1h
-	Quiet       time.Duration         `yaml:"quiet"`        // 20s
-	Lateness    time.Duration         `yaml:"lateness"`     // 1s
-	HookTimeout time.Duration         `yaml:"hook_timeout"` // 30s: one call of a hook
-	Rule        reconcile.Rule        `yaml:"rule"`
-	Findings    string                `yaml:"findings_topic"` // tierlock.findings.v1
-	Database    *DatabaseConfig       `yaml:"database"`       // none: findings go to the topic alone
-	Hooks       map[string]HookConfig `yaml:"hooks"`          // by business type
-	Caps        CapsConfig            `yaml:"caps"`
+	Listen       string                `yaml:"listen"`        // 127.0.0.1:7072: the job's own admin pages
+	Group        string                `yaml:"group"`         // tierlock-reconcile; a dry run adds -dry-run
+	Idle         time.Duration         `yaml:"idle"`          // 1h
+	Quiet        time.Duration         `yaml:"quiet"`         // 20s
+	Lateness     time.Duration         `yaml:"lateness"`      // 1s
+	HookTimeout  time.Duration         `yaml:"hook_timeout"`  // 30s: one call of a hook
+	StoreTimeout time.Duration         `yaml:"store_timeout"` // 30s: one call of the tables and topics of findings, approvals and dead letters
+	Rule         reconcile.Rule        `yaml:"rule"`
+	Findings     string                `yaml:"findings_topic"` // tierlock.findings.v1
+	Database     *DatabaseConfig       `yaml:"database"`       // none: findings go to the topic alone
+	Hooks        map[string]HookConfig `yaml:"hooks"`          // by business type
+	Caps         CapsConfig            `yaml:"caps"`
 }
 
 // DatabaseConfig is the business database: findings, repairs and what hooks look at.

@@ -8,6 +8,7 @@ import (
 	"github.com/tierlock/tierlock/degrade"
 	"github.com/tierlock/tierlock/gateway"
 	"github.com/tierlock/tierlock/internal/api"
+	"github.com/tierlock/tierlock/reconcile"
 )
 
 // The statuses of /healthz.
@@ -25,6 +26,8 @@ type health struct {
 	InDoubt int           `json:"in_doubt"`
 	Chains  []chainHealth `json:"chains"`
 	Spool   *spoolHealth  `json:"spool,omitempty"`
+
+	Troubles []reconcile.Trouble `json:"troubles,omitempty"` // of the reconcile job: stores and hooks that fail or hang
 }
 
 type chainHealth struct {
@@ -74,6 +77,15 @@ func healthOf(version string, s gateway.Status, orders switchHealth, log *audit.
 		}
 	}
 	return api.Health{Status: status, Version: version, Details: h}
+}
+
+// troubled adds what fails or hangs in the reconcile job.
+func troubled(h api.Health, troubles []reconcile.Trouble) api.Health {
+	if details, ok := h.Details.(health); ok && len(troubles) > 0 {
+		details.Troubles = troubles
+		h.Status, h.Details = statusDegraded, details
+	}
+	return h
 }
 
 // healthOfSpool has a reason where the spool is not as it should be.

@@ -161,7 +161,7 @@ func (r *Reconciler) openJob(apply, once bool) (err error) {
 	c := r.cfg.Reconcile
 	conf := reconcile.Config{
 		Source: r.source, Findings: []reconcile.Findings{r.topic}, Rule: c.Rule, Locker: r.gw, Apply: apply, AskedBy: r.by,
-		Idle: c.Idle, Quiet: c.Quiet, Lateness: c.Lateness, HookTimeout: c.HookTimeout, Caps: reconcile.Caps(c.Caps),
+		Idle: c.Idle, Quiet: c.Quiet, Lateness: c.Lateness, HookTimeout: c.HookTimeout, StoreTimeout: c.StoreTimeout, Caps: reconcile.Caps(c.Caps),
 		SwitchOn: r.switchOn, DeadLetter: r.dead.Write, Logger: r.log,
 	}
 	if once {
@@ -203,7 +203,7 @@ func (r *Reconciler) listen() (err error) {
 func (r *Reconciler) Run(ctx context.Context) error {
 	health := func() api.Health {
 		st := r.gw.Status()
-		return healthOf(r.version, st, r.orders.health("", &st), nil)
+		return troubled(healthOf(r.version, st, r.orders.health("", &st), nil), r.job.Troubles())
 	}
 	return r.run(ctx, health, func(ctx context.Context) error {
 		r.log.InfoContext(ctx, "reconciling", slog.String("version", r.version), slog.String("admin", r.AdminAddr()))
@@ -232,7 +232,7 @@ func (r *Reconciler) prepare(ctx context.Context) error {
 	var topics, tables bool
 	var both sync.WaitGroup
 	both.Go(func() { topics = retry(bounded, r.log, "kafka", r.sink.EnsureTopics) })
-	both.Go(func() { tables = r.table == nil || retry(bounded, r.log, "database", r.table.Create) })
+	both.Go(func() { tables = r.table == nil || retry(bounded, r.log, "database", r.createTables) })
 	both.Wait()
 	switch {
 	case ctx.Err() != nil:
@@ -244,6 +244,16 @@ func (r *Reconciler) prepare(ctx context.Context) error {
 	}
 	return nil
 }
+
+// createTables is one try; a server that hangs must not keep the next one from being made.
+func (r *Reconciler) createTables(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, or(r.cfg.Reconcile.StoreTimeout, storeTimeout))
+	defer cancel()
+	return r.table.Create(ctx)
+}
+
+// storeTimeout is the default of reconcile.store_timeout.
+const storeTimeout = 30 * time.Second
 
 // group is the consumer group. A dry run has one of its own: what it has read and committed
 // must come once more to the run that repairs.

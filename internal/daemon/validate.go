@@ -235,7 +235,7 @@ func (r *ReconcileConfig) check(f *faults) {
 	for _, d := range []struct {
 		field string
 		value time.Duration
-	}{{"idle", r.Idle}, {"quiet", r.Quiet}, {"lateness", r.Lateness}, {"hook_timeout", r.HookTimeout}} {
+	}{{"idle", r.Idle}, {"quiet", r.Quiet}, {"lateness", r.Lateness}, {"hook_timeout", r.HookTimeout}, {"store_timeout", r.StoreTimeout}} {
 		if d.value < 0 {
 			f.add("reconcile."+d.field, d.value.String(), "want 0s (the default) or more")
 		}
@@ -250,6 +250,9 @@ func (r *ReconcileConfig) check(f *faults) {
 	}
 	if r.HookTimeout > time.Minute {
 		f.add("reconcile.hook_timeout", r.HookTimeout.String(), "want at most 1m")
+	}
+	if r.StoreTimeout > time.Minute {
+		f.add("reconcile.store_timeout", r.StoreTimeout.String(), "want at most 1m")
 	}
 	f.under("reconcile.", r.Rule.Validate())
 	r.checkHooks(f)

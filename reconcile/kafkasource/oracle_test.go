@@ -44,10 +44,14 @@ type host struct {
 }
 
 var hosts = []host{
-	{"good-1", 300 * time.Microsecond, time.Millisecond}, {"good-2", -900 * time.Microsecond, time.Millisecond},
-	{"good-3", 4 * time.Millisecond, 5 * time.Millisecond}, {spooled, -200 * time.Microsecond, time.Millisecond},
-	{"ahead", 5 * time.Second, 5100 * time.Millisecond}, {"behind", -5 * time.Second, 5100 * time.Millisecond},
-	{"unknown-ahead", 5 * time.Second, 0}, {"unknown-behind", -5 * time.Second, 0},
+	{"good-1", 300 * time.Microsecond, time.Millisecond},
+	{"good-2", -900 * time.Microsecond, time.Millisecond},
+	{"good-3", 4 * time.Millisecond, 5 * time.Millisecond},
+	{spooled, -200 * time.Microsecond, time.Millisecond},
+	{"ahead", 5 * time.Second, 5100 * time.Millisecond},
+	{"behind", -5 * time.Second, 5100 * time.Millisecond},
+	{"unknown-ahead", 5 * time.Second, 0},
+	{"unknown-behind", -5 * time.Second, 0},
 }
 
 const (
@@ -324,7 +328,7 @@ func compareWith(t *testing.T, all []lived, found []reconcile.Finding) {
 	for i := range all {
 		byKey[all[i].key] = append(byKey[all[i].key], i)
 	}
-	real := 0
+	overlaps := 0
 	for _, list := range byKey {
 		for n, i := range list {
 			for _, j := range list[:n] {
@@ -332,7 +336,7 @@ func compareWith(t *testing.T, all []lived, found []reconcile.Finding) {
 				if a.overlap(b) <= time.Millisecond {
 					continue
 				}
-				if real++; a.beyond(b) {
+				if overlaps++; a.beyond(b) {
 					must++
 				}
 				if in[i] == 0 || in[i] != in[j] {
@@ -344,5 +348,5 @@ func compareWith(t *testing.T, all []lived, found []reconcile.Finding) {
 	if certain < must || must == 0 || risky == 0 || spared == 0 {
 		t.Errorf("%d certain pairs, want at least %d; %d at risk, %d of work that was rolled back", certain, must, risky, spared)
 	}
-	t.Logf("%d holds, %d real overlaps, %d beyond the margin, %d told as certain, %d at risk, %d findings", len(all), real, must, certain, risky, len(found))
+	t.Logf("%d holds, %d real overlaps, %d beyond the margin, %d told as certain, %d at risk, %d findings", len(all), overlaps, must, certain, risky, len(found))
 }
