@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/servers"
 	"github.com/tierlock/tierlock/switchcfg"
 	"github.com/tierlock/tierlock/switchcfg/nacostest"
 )
@@ -54,11 +55,7 @@ func TestBadDays(t *testing.T) {
 		n.AnswerOld(1)
 		f.until("an alarm over an old answer", 6*time.Second, func(v uint64, why switchcfg.Why) bool { return v == version && why == switchcfg.WhyOlder })
 		f.inForce(version, 6*time.Second)
-		for range 20 { // flip, flop
-			version++
-			put(n, int(version))
-		}
-		f.inForce(version, 6*time.Second)
+		version = flipFlop(t, n, f, version)
 	})
 	t.Run("who is refused asks seldom and follows again", func(t *testing.T) { // the SDK's listener would ask thousands of times a second
 		n.Refuse(true)
@@ -84,9 +81,33 @@ func TestBadDays(t *testing.T) {
 	})
 }
 
+// TestBadDaysOfARealServer is what of them rnacos can be made to have.
+func TestBadDaysOfARealServer(t *testing.T) {
+	n := servers.Nacos(t)
+	put(n, 2)
+	f := followEvery(t, open(t, n.Addr()), time.Second)
+	f.inForce(2, 6*time.Second)
+	badDocuments(t, n, f, 2)
+	put(n, 3)
+	f.inForce(3, 6*time.Second)
+	flipFlop(t, n, f, 3)
+}
+
+// flipFlop publishes 20 versions as fast as it can, one on and one off; the last is in force.
+func flipFlop(t *testing.T, n server, f *following, version uint64) uint64 {
+	t.Helper()
+	for range 10 {
+		n.Put(DefaultDataID, DefaultGroup, fmt.Sprintf("version: %d\nchains: {}", version+1))
+		version += 2
+		put(n, int(version))
+	}
+	f.inForce(version, 6*time.Second)
+	return version
+}
+
 // badDocuments publishes what nobody may follow over a version in force; each is an alarm of its
 // own kind.
-func badDocuments(t *testing.T, n *nacostest.Server, f *following, inForce uint64) {
+func badDocuments(t *testing.T, n server, f *following, inForce uint64) {
 	t.Helper()
 	for _, c := range []struct {
 		text string
