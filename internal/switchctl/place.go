@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"time"
 
 	"github.com/tierlock/tierlock/switchcfg"
 	"github.com/tierlock/tierlock/switchcfg/nacossource"
@@ -14,7 +15,8 @@ import (
 type Place interface {
 	switchcfg.Source
 	// Publish replaces was, the text that was fetched, by text. ErrChanged: somebody else
-	// has published meanwhile, and nothing was done.
+	// has published meanwhile, and nothing was done. ErrOvertaken: somebody else published
+	// in the same instant, and that stands.
 	Publish(ctx context.Context, was, text []byte) error
 	// History returns what Keep has kept, oldest first.
 	History(ctx context.Context) ([]Entry, error)
@@ -25,9 +27,42 @@ type Place interface {
 // ErrChanged tells that the document is not the one any more that the change was made for.
 var ErrChanged = errors.New("somebody else has published meanwhile: look again, and repeat")
 
-// File is a Place in a file; its history is a file beside it, path + ".history". Two people
-// who publish in the same instant may both succeed: then the later text stands, of the same
-// version, and instances that had applied the earlier one alarm.
+// ErrOvertaken tells that the document was published, and that one of somebody else who
+// published in the same instant stands in its place. Instances may have followed either.
+var ErrOvertaken = errors.New("published, but somebody else has in the same instant, and theirs stands: look again, and repeat")
+
+// readBack is when it is looked whether what was published stands, where nobody compares for
+// us: whoever has looked before we wrote has long written then.
+const readBack = time.Second
+
+// stands looks after a while whether what stands at the place is text, or newer. A place
+// that does not answer by then has taken the text, and tells no more.
+func stands(ctx context.Context, at switchcfg.Source, text []byte) error {
+	ours, err := switchcfg.Parse(text)
+	if err != nil {
+		return nil //nolint:nilerr // no document of ours: there is nothing to compare
+	}
+	pause := time.NewTimer(readBack)
+	defer pause.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-pause.C:
+	}
+	now, err := at.Fetch(ctx)
+	if err != nil {
+		return nil //nolint:nilerr // it was published: that it cannot be seen now is no failure of that
+	}
+	theirs, err := switchcfg.Parse(now)
+	if err != nil || theirs.Version < ours.Version || theirs.Version == ours.Version && theirs.Hash() != ours.Hash() {
+		return ErrOvertaken
+	}
+	return nil
+}
+
+// File is a Place in a file; its history is a file beside it, path + ".history". Of two
+// people who publish in the same instant the later text stands, and the other one is told
+// so, a second later: ErrOvertaken.
 type File string
 
 // Fetch implements [switchcfg.Source]; a file that is not there is no document.
@@ -57,7 +92,10 @@ func (f File) Publish(ctx context.Context, was, text []byte) error {
 	if err != nil {
 		return err
 	}
-	return switchcfg.WriteFile(string(f), d)
+	if err := switchcfg.WriteFile(string(f), d); err != nil {
+		return err
+	}
+	return stands(ctx, f, text)
 }
 
 func (f File) historyPath() string { return string(f) + ".history" }
@@ -102,9 +140,13 @@ func (n Nacos) Fetch(ctx context.Context) ([]byte, error) { return n.Document.Fe
 func (n Nacos) Watch(ctx context.Context, wake func()) error { return n.Document.Watch(ctx, wake) }
 
 // Publish implements [Place]. The server compares, so of two people who publish at once one
-// gets ErrChanged; a server that cannot compare lets the later one win.
+// gets ErrChanged. Where nothing stands it has nothing to compare with: then, and on a server
+// that cannot compare, the later one wins, and the other one is told so.
 func (n Nacos) Publish(ctx context.Context, was, text []byte) error {
-	return publish(ctx, n.Document, was, text)
+	if err := publish(ctx, n.Document, was, text); err != nil {
+		return err
+	}
+	return stands(ctx, n.Document, text)
 }
 
 // publish also looks itself, for a server that takes no notice of the comparison.

@@ -2,6 +2,7 @@ package switchctl_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -12,10 +13,12 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/internal/servers"
 	"github.com/tierlock/tierlock/internal/switchctl"
 	"github.com/tierlock/tierlock/switchcfg"
 	"github.com/tierlock/tierlock/switchcfg/nacossource"
+	"github.com/tierlock/tierlock/switchcfg/nacostest"
 )
 
 func TestMain(m *testing.M) {
@@ -29,8 +32,57 @@ func TestAFileIsAPlace(t *testing.T) {
 
 func TestNacosIsAPlace(t *testing.T) {
 	server := servers.Nacos(t)
-	open := func(id string) *nacossource.Source {
-		source, err := nacossource.New(nacossource.Config{Addr: server.Addr(), DataID: id, CacheDir: t.TempDir()})
+	open := opener(t, server.Addr())
+	testPlace(t, switchctl.Nacos{Document: open("switch"), Past: open("switch.history")})
+}
+
+// TestOfTwoWhoPublishInOneInstantOneIsTold: both have looked and seen nothing, so no place can
+// compare for them. The one whose document does not stand must not believe that it does.
+func TestOfTwoWhoPublishInOneInstantOneIsTold(t *testing.T) {
+	t.Run("file", func(t *testing.T) {
+		path := switchctl.File(filepath.Join(t.TempDir(), "switch.yaml"))
+		overtaken(t, path, func(d switchcfg.Document) error { return switchcfg.WriteFile(string(path), d) })
+	})
+	nacos := func(t *testing.T, addr string) {
+		open := opener(t, addr)
+		place, other := switchctl.Nacos{Document: open("switch")}, open("switch")
+		overtaken(t, place, func(d switchcfg.Document) error {
+			text, err := json.Marshal(d)
+			if err != nil {
+				return err
+			}
+			return other.Publish(t.Context(), nil, text) // as one that has seen nothing there
+		})
+	}
+	t.Run("fake", func(t *testing.T) { nacos(t, nacostest.Start(t).Addr()) })
+	t.Run("rnacos", func(t *testing.T) { nacos(t, servers.Nacos(t).Addr()) })
+}
+
+// overtaken publishes version 1 where nothing is, and has somebody else publish another one
+// over it.
+func overtaken(t *testing.T, place switchctl.Place, other func(switchcfg.Document) error) {
+	t.Helper()
+	told := make(chan error, 1)
+	go func() { told <- place.Publish(t.Context(), nil, []byte(`{"version": 1, "chains": {}}`)) }()
+	for end := time.Now().Add(10 * time.Second); ; <-time.After(10 * time.Millisecond) {
+		if text, err := place.Fetch(t.Context()); err == nil && len(text) > 0 {
+			break
+		} else if time.Now().After(end) {
+			t.Fatalf("nothing published: %q, %v", text, err)
+		}
+	}
+	if err := other(switchcfg.Document{Version: 1, Chains: map[string]switchcfg.Directive{"coupon": {Mode: tierlock.ModeAuto}}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-told; !errors.Is(err, switchctl.ErrOvertaken) {
+		t.Errorf("error %v, want ErrOvertaken", err)
+	}
+}
+
+// opener opens sources on a server, each closed with its test.
+func opener(t *testing.T, addr string) func(id string) *nacossource.Source {
+	return func(id string) *nacossource.Source {
+		source, err := nacossource.New(nacossource.Config{Addr: addr, DataID: id, CacheDir: t.TempDir()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -43,7 +95,6 @@ func TestNacosIsAPlace(t *testing.T) {
 		})
 		return source
 	}
-	testPlace(t, switchctl.Nacos{Document: open("switch"), Past: open("switch.history")})
 }
 
 // testPlace publishes three versions, one of them for a document that is not there any

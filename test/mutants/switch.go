@@ -84,5 +84,9 @@ func switchMutants() []mutant {
 			what: "the credentials are read anew", file: "switchcfg/http.go", pkg: pkg, run: "TestHTTPReadsCredentialsAnewAndTellsNoneOfThem",
 			old: `if h.cfg.Authorize != nil {`, new: `if h.cfg.Authorize != nil && last.tag == "" {`,
 		},
+		{
+			what: "whose document does not stand is told so", file: "internal/switchctl/place.go", pkg: "internal/switchctl", run: "TestOfTwoWhoPublishInOneInstantOneIsTold",
+			old: `theirs.Version == ours.Version && theirs.Hash() != ours.Hash()`, new: `theirs.Version == ours.Version && theirs.Hash() == ""`,
+		},
 	}
 }
