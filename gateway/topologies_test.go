@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"strconv"
-	"sync"
 	"testing"
 	"time"
 
@@ -22,14 +21,21 @@ import (
 // onStore is a gateway with a strong and a weak chain on a Redis of any topology.
 func onStore(t *testing.T, cfg redisstore.Config) (*gateway.Gateway, *redisstore.Store) {
 	t.Helper()
+	return onStoreWith(t, cfg, func(*gateway.Policy) {})
+}
+
+func onStoreWith(t *testing.T, cfg redisstore.Config, change func(*gateway.Policy), hooks ...gateway.Hooks) (*gateway.Gateway, *redisstore.Store) {
+	t.Helper()
+	order := strong()
+	change(&order)
 	store, err := redisstore.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = store.Close() })
 	g, err := gateway.New(gateway.Config{
-		Chains: map[string]gateway.Policy{"order": strong(), "coupon": weak()},
-		Stores: map[string]tierlock.Backend{"main": store}, Audit: new(gatewaytest.Audit),
+		Chains: map[string]gateway.Policy{"order": order, "coupon": weak()},
+		Stores: map[string]tierlock.Backend{"main": store}, Audit: new(gatewaytest.Audit), Hooks: gateway.Join(hooks...),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -99,78 +105,6 @@ func TestDeadShardDegradesItsOwnKeysOnly(t *testing.T) {
 	})
 	if took := time.Since(back); took > 5*time.Second {
 		t.Errorf("shared again after %v", took)
-	}
-}
-
-// A master freezes, another is promoted, and the old one wakes up while one process has not
-// heard of it: two hold a key. Tokens let the resource refuse whichever comes with the lower,
-// the legitimate holder too, and the holder on the old master finds its lock lost.
-func TestOldMasterThatWakesUpLeavesTwoHolders(t *testing.T) {
-	t.Parallel()
-	watched := servers.Sentinels(t, 1)
-	old := watched.Nodes[0]
-	sentinels := redisstore.Config{Addrs: watched.Addrs(), Sentinel: &redisstore.SentinelConfig{Master: watched.Name}}
-	here, _ := onStore(t, sentinels)
-	unaware, _ := onStore(t, redisstore.Config{Addrs: []string{old.Addr()}})
-	orders, elsewhere := chain(t, here, "order"), chain(t, unaware, "order")
-	ctx := t.Context()
-	if _, err := orders.TryLock(ctx, "before"); err != nil {
-		t.Fatal(err)
-	}
-
-	old.Freeze()
-	frozen := time.Now()
-	var legitimate *gateway.Lock
-	waitFor(t, "strong is served by the promoted master", func() (ok bool) {
-		l, err := orders.TryLock(ctx, "10086")
-		legitimate = l
-		return err == nil
-	})
-	took := time.Since(frozen)
-	t.Logf("served through a gateway %v after the freeze", took)
-	if took > 5*time.Second {
-		t.Errorf("served %v after the freeze", took)
-	}
-
-	old.Thaw()
-	var rival *gateway.Lock
-	waitFor(t, "the old master grants the same key", func() (ok bool) {
-		l, err := elsewhere.TryLock(ctx, "10086")
-		rival = l
-		return err == nil
-	})
-	if ok, err := legitimate.IsHeld(ctx); !ok || err != nil {
-		t.Errorf("the legitimate holder: %t, %v", ok, err)
-	}
-	lower, higher := legitimate.Grant(), rival.Grant()
-	if lower.Token >= higher.Token {
-		t.Errorf("token %d on the promoted master, %d on the old one: want it higher, as its clock is later", lower.Token, higher.Token)
-	}
-	enter := resource(t)
-	for _, turn := range []struct {
-		g    tierlock.Grant
-		want error
-	}{{lower, nil}, {higher, nil}, {lower, guard.ErrStale}, {higher, nil}} {
-		if err := enter(turn.g); !errors.Is(err, turn.want) {
-			t.Errorf("token %d at the resource: %v, want %v", turn.g.Token, err, turn.want)
-		}
-	}
-
-	var once sync.Once
-	for end := time.Now().Add(30 * time.Second); ; { // the sentinels demote it when they have seen it for a while
-		err := rival.Renew(ctx, time.Minute)
-		if errors.Is(err, tierlock.ErrLost) {
-			break
-		}
-		once.Do(func() { t.Logf("before it is demoted: %v", err) })
-		if time.Now().After(end) {
-			t.Fatalf("the holder on the old master never lost its lock: %v", err)
-		}
-		<-time.After(50 * time.Millisecond)
-	}
-	t.Logf("the old master was a copy of the promoted one %v after the freeze", time.Since(frozen))
-	if ok, err := legitimate.IsHeld(ctx); !ok || err != nil {
-		t.Errorf("the legitimate holder at the end: %t, %v", ok, err)
 	}
 }
 
