@@ -55,7 +55,7 @@ func checkTorn(t *testing.T, disk *powerfs.FS, cfg spool.Config, name string, hu
 	if err != nil {
 		t.Fatalf("%s: %v", what, err)
 	}
-	defer s.Close()
+	defer s.Close() // twice is no harm
 	f := s.Former()
 	seq := appendOK(t, s, "after")
 	all := readAll(t, s, 1)
@@ -68,8 +68,19 @@ func checkTorn(t *testing.T, disk *powerfs.FS, cfg spool.Config, name string, hu
 		}
 	}
 	kept := disk.Files()[name+".torn"]
-	if int64(len(kept)) != f.Torn || !bytes.HasSuffix(hurt, kept) {
-		t.Fatalf("%s: %d bytes cut, %d kept", what, f.Torn, len(kept))
+	if left := len(disk.Files()[name]); int64(len(kept)) != f.Torn || !bytes.HasSuffix(hurt, kept) || left+len(kept) != len(hurt) {
+		t.Fatalf("%s: %d bytes cut, %d kept, %d of %d left", what, f.Torn, len(kept), left, len(hurt))
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := spool.Open(cfg) // that nothing is torn any more, in what is no tail now
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+	defer again.Close()
+	if now := readAll(t, again, 1); again.Former().Torn != 0 || len(now) != whole+1 || slices.ContainsFunc(now, func(r spool.Record) bool { return r.Lost != 0 }) {
+		t.Fatalf("%s: opened once more, %d records, %d bytes torn", what, len(now), again.Former().Torn)
 	}
 }
 

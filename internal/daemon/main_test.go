@@ -10,6 +10,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if writerMain() {
+		return
+	}
 	goleak.VerifyTestMain(patient{servers.Share(m)}, lumberjack)
 }
 
