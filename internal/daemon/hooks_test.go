@@ -352,7 +352,7 @@ func TestDeadLettersAreReplayed(t *testing.T) {
 		t.Errorf("%s", text)
 	}
 	bury("{")
-	if text := replay(ExitError, true, "json"); !strings.HasPrefix(text, `{"letters":2,"good":1,"replayed":1,"bad":1,"stay":[{"partition":2,"offset":1,"to":0,"reason":"no event","fault":`) {
+	if text := replay(ExitError, true, "json"); !strings.HasPrefix(text, `{"letters":2,"good":1,"replayed":1,"bad":1,"stay":[{"partition":2,"offset":1,"to":0,"reason":"no event","class":"malformed","fault":`) {
 		t.Errorf("%s", text)
 	}
 	if text := replay(ExitError, true, "text"); !strings.HasSuffix(text, "1 dead letter: 0 can be read now, 0 put back, 1 stay\n") || !strings.HasPrefix(text, "2/1  ") {
