@@ -1,4 +1,4 @@
-// Command mutants takes the mechanisms of the degradation loop out, one at a time, and says
+// Command mutants takes the mechanisms of the degradation loop, of audit and of reconcile out, one at a time, and says
 // which of them a test misses.
 //
 //	cd test && go run ./mutants             # all of them, some 10 minutes

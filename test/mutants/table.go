@@ -13,7 +13,7 @@ type mutant struct {
 // table is every mutant, in the order of the packages.
 func table() []mutant {
 	var all []mutant
-	for _, part := range [][]mutant{degradeMutants(), breakerMutants(), localMutants(), switchMutants(), gatewayMutants()} {
+	for _, part := range [][]mutant{degradeMutants(), breakerMutants(), localMutants(), switchMutants(), gatewayMutants(), auditMutants(), reconcileMutants()} {
 		all = append(all, part...)
 	}
 	return all
