@@ -35,6 +35,18 @@ var ErrOvertaken = errors.New("published, but somebody else has in the same inst
 // us: whoever has looked before we wrote has long written then.
 const readBack = time.Second
 
+// pause waits for readBack. A variable for tests, which say themselves when it is over.
+var pause = func(ctx context.Context) error {
+	timer := time.NewTimer(readBack)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
 // stands looks after a while whether what stands at the place is text, or newer. A place
 // that does not answer by then has taken the text, and tells no more.
 func stands(ctx context.Context, at switchcfg.Source, text []byte) error {
@@ -42,12 +54,8 @@ func stands(ctx context.Context, at switchcfg.Source, text []byte) error {
 	if err != nil {
 		return nil //nolint:nilerr // no document of ours: there is nothing to compare
 	}
-	pause := time.NewTimer(readBack)
-	defer pause.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-pause.C:
+	if err := pause(ctx); err != nil {
+		return err
 	}
 	now, err := at.Fetch(ctx)
 	if err != nil {

@@ -62,17 +62,23 @@ func TestOfTwoWhoPublishInOneInstantOneIsTold(t *testing.T) {
 // over it.
 func overtaken(t *testing.T, place switchctl.Place, other func(switchcfg.Document) error) {
 	t.Helper()
+	published, over := make(chan bool), make(chan bool)
+	t.Cleanup(switchctl.SetPause(func(context.Context) error {
+		close(published)
+		<-over
+		return nil
+	}))
 	told := make(chan error, 1)
 	go func() { told <- place.Publish(t.Context(), nil, []byte(`{"version": 1, "chains": {}}`)) }()
-	for end := time.Now().Add(10 * time.Second); ; <-time.After(10 * time.Millisecond) {
-		if text, err := place.Fetch(t.Context()); err == nil && len(text) > 0 {
-			break
-		} else if time.Now().After(end) {
-			t.Fatalf("nothing published: %q, %v", text, err)
-		}
+	select {
+	case <-published:
+	case err := <-told:
+		t.Fatalf("not published: %v", err)
 	}
-	if err := other(switchcfg.Document{Version: 1, Chains: map[string]switchcfg.Directive{"coupon": {Mode: tierlock.ModeAuto}}}); err != nil {
-		t.Fatal(err)
+	err := other(switchcfg.Document{Version: 1, Chains: map[string]switchcfg.Directive{"coupon": {Mode: tierlock.ModeAuto}}})
+	close(over)
+	if err != nil {
+		t.Error(err)
 	}
 	if err := <-told; !errors.Is(err, switchctl.ErrOvertaken) {
 		t.Errorf("error %v, want ErrOvertaken", err)
