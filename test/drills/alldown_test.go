@@ -110,7 +110,6 @@ func TestRedisKafkaAndNacosDownAtOnce(t *testing.T) {
 	t.Logf("the next order in force %v after Nacos was back", time.Since(began))
 }
 
-// recorded opens a log that sends to kafka, and closes it after the test's gateway.
 // withoutRaceDetector runs the test in a process of its own where this one has the race
 // detector: nacos-sdk-go 2.3.2 races inside itself when it connects again.
 func withoutRaceDetector(t *testing.T) bool {
@@ -126,6 +125,7 @@ func withoutRaceDetector(t *testing.T) bool {
 	return true
 }
 
+// recorded opens a log that sends to kafka, and closes it after the test's gateway.
 func recorded(t *testing.T, kafka *servers.KafkaServer) *audit.Log {
 	t.Helper()
 	sink, err := kafkasink.New(kafkasink.Config{Brokers: []string{kafka.Addr()}, Partitions: 3})
