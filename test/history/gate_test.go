@@ -33,6 +33,20 @@ func TestSoundHistoriesPass(t *testing.T) {
 	}
 }
 
+// A store that forgets, and is asked for nothing until those whom it forgot have stopped, makes no
+// two meet and no token fall; the guard and the client keep what they always do.
+func TestAHoldOffKeepsHoldersApart(t *testing.T) {
+	for seed := range uint64(seeds) {
+		h := simulate(t, seed, forgets)
+		for _, fault := range Judge(h, append([]string{"overlaps", "tokens"}, Always...)...) {
+			t.Errorf("seed %d: %s", seed, fault)
+		}
+		if waited := slices.DeleteFunc(h.of("", Acquire), func(op Op) bool { return op.Outcome != Unsent }); len(waited) == 0 {
+			t.Errorf("seed %d: nobody had to wait: nothing was forgotten", seed)
+		}
+	}
+}
+
 // The mutation gate: every check finds its planted defect where it shows.
 func TestEachCheckFindsItsDefect(t *testing.T) {
 	for d, finders := range map[defect][]string{
@@ -46,6 +60,7 @@ func TestEachCheckFindsItsDefect(t *testing.T) {
 		answersLate:    {"late"},
 		checksAtWrite:  {"registers", "updates"},
 		forgetsMark:    {"registers"},
+		grantsAtOnce:   {"overlaps"}, // others find that it forgets
 	} {
 		t.Run(string(d), func(t *testing.T) {
 			found := map[string]int{}

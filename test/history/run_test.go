@@ -32,6 +32,7 @@ type run struct {
 	db      *sql.DB
 	think   int           // one increment in so many thinks ...
 	thinks  time.Duration // ... for so long
+	delay   time.Duration // lock_delay of the chain
 	workers []*process
 	history History
 	clock   clock
@@ -106,7 +107,7 @@ func (r *run) start(n int, d defect) {
 func (r *run) startAt(at place, n int, d defect) {
 	r.Helper()
 	for range n {
-		p := startWorker(r.T, job{len(r.workers) + 1, at, r.dialect, r.driver, r.dsn, r.think, r.thinks, d})
+		p := startWorker(r.T, job{len(r.workers) + 1, at, r.dialect, r.driver, r.dsn, r.think, r.thinks, r.delay, d})
 		r.workers = append(r.workers, p)
 	}
 	for _, p := range r.workers {

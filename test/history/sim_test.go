@@ -24,6 +24,8 @@ const (
 	answersLate    defect = "now and then an answer takes 300 ms"
 	checksAtWrite  defect = "the guard looks at writes only"
 	forgetsMark    defect = "now and then the guard forgets its mark"
+	forgets        defect = "the store forgets, and for a ttl grants nothing" // none: a sound hold-off
+	grantsAtOnce   defect = "the store forgets, and grants at once"
 
 	// In real runs only.
 	countsFromTold defect = "V counts from the answer, and answers are slow"
@@ -49,6 +51,7 @@ type sim struct {
 	grants int
 	value  int64
 	mark   uint64
+	closed time.Time // till when nothing is granted
 	ops    []Op
 }
 
@@ -147,8 +150,18 @@ func (s *sim) ttl() time.Duration {
 }
 
 func (s *sim) acquire(op *Op) {
-	now := s.present(op.Key)
 	s.grants++
+	if (s.defect == forgets || s.defect == grantsAtOnce) && s.grants%50 == 0 {
+		clear(s.holder)
+		if s.defect == forgets {
+			s.closed = time.Now().Add(simTTL)
+		}
+	}
+	if time.Now().Before(s.closed) {
+		op.Outcome, op.Reason = Unsent, "recovering"
+		return
+	}
+	now := s.present(op.Key)
 	if now != "" && (s.defect != grantsTwice || s.grants%20 != 0) {
 		op.Outcome = Held
 		return

@@ -35,6 +35,7 @@ type job struct {
 	DSN     string
 	Think   int           // one increment in so many thinks between reading and writing ...
 	Thinks  time.Duration // ... for so long and a little more
+	Delay   time.Duration // lock_delay of the chain
 	Defect  defect        // planted into the worker's own stack
 }
 
@@ -91,6 +92,9 @@ func work(j job) error {
 	defer func() { _ = store.Close() }()
 	policy := gateway.Strong("one increment of the register at a time", gateway.Fence)
 	policy.Audit.Record = audit.RecordOff // this history is the record
+	if policy.LockDelay = j.Delay; j.Defect == grantsAtOnce {
+		policy.LockDelay = -1
+	}
 	gw, err := gateway.New(gateway.Config{
 		Chains: map[string]gateway.Policy{"order": policy},
 		Stores: map[string]tierlock.Backend{"main": planted(store, j.Defect)},
