@@ -84,13 +84,16 @@ func TestLocksPrintsEveryRow(t *testing.T) {
 // once, and somebody waited for all but the last.
 func TestHandoverPrintsEveryRow(t *testing.T) {
 	var r struct{ Results []handoverResult }
-	printed(t, &r, "handover", "--rounds", "1", "--processes", "2,5", "--for", "1ms", "--work", "1ms", "--only", "tierlock,redsync,redislock")
+	printed(t, &r, "handover", "--rounds", "2", "--processes", "2,5", "--for", "1ms", "--work", "1ms", "--only", "tierlock,redsync,redislock")
 	if len(r.Results) != 6 {
 		t.Fatalf("%d rows, want 6", len(r.Results))
 	}
 	for _, one := range r.Results {
-		if one.Overlaps != 0 || one.Stalls != 0 || one.Turns != one.Processes {
+		if one.Overlaps != 0 || one.Stalls != 0 || one.Turns != 2*one.Processes {
 			t.Errorf("%d turns, %d overlaps, %d stalls: %+v", one.Turns, one.Overlaps, one.Stalls, one)
+		}
+		if one.P50Min > one.P50 || one.P50Max < one.P50 || one.P99Min > one.P99 || one.P99Max < one.P99 || one.PerMin > one.PerTurn || one.PerMax < one.PerTurn {
+			t.Errorf("a median outside its spread: %+v", one)
 		}
 		if one.Handovers == 0 || one.P50 <= 0 || one.Max < one.P99 || one.PerTurn < 2 {
 			t.Errorf("nothing handed over, or for less than a command each way: %+v", one)

@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,7 +10,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -26,17 +24,23 @@ type handoverResult struct {
 	Processes int              `json:"processes"`
 	Turns     int              `json:"turns"`     // locks that were had
 	Handovers int              `json:"handovers"` // of them those that somebody waited for when the one before ended
-	P50       float64          `json:"p50_us"`    // from the call of unlock to the next holder's grant
+	P50       float64          `json:"p50_us"`    // from the call of unlock to the next holder's grant; medians over the rounds
+	P50Min    float64          `json:"p50_us_min"`
+	P50Max    float64          `json:"p50_us_max"`
 	P99       float64          `json:"p99_us"`
-	Max       float64          `json:"max_us"`
+	P99Min    float64          `json:"p99_us_min"`
+	P99Max    float64          `json:"p99_us_max"`
+	Max       float64          `json:"max_us"`              // of all rounds
 	PerTurn   float64          `json:"commands_per_waiter"` // commands that callers sent, releases and SUBSCRIBE included, a lock
+	PerMin    float64          `json:"commands_per_waiter_min"`
+	PerMax    float64          `json:"commands_per_waiter_max"`
 	Commands  map[string]int64 `json:"commands"`
 	Overlaps  int              `json:"overlaps"` // two holders at once
-	Stalls    int              `json:"stalls"`   // turns ended since nobody had the lock for 10 s while somebody waited
+	Stalls    int              `json:"stalls"`   // turns ended since nobody had the lock for 3 s while somebody waited
 }
 
 // stalled is how long one lap may take.
-const stalled = 10 * time.Second
+const stalled = 3 * time.Second
 
 var errStalled = errors.New("nobody had the lock, and somebody waited")
 
@@ -51,9 +55,9 @@ type handoverBench struct {
 // wait, and once it gives it back each has it once.
 func handover(ctx context.Context, args []string, stdout io.Writer) (err error) {
 	b := handoverBench{session: newSession("handover", stdout)}
-	rounds := b.flags.Int("rounds", 2, "how often each has its turn at each number of processes")
+	rounds := b.flags.Int("rounds", 5, "how often each has its turn at each number of processes")
 	processes := b.flags.String("processes", "2,50", "numbers of processes, with commas")
-	b.flags.DurationVar(&b.lasts, "for", 2*time.Second, "length of a turn; the lap that is under way ends later")
+	b.flags.DurationVar(&b.lasts, "for", 300*time.Millisecond, "length of a turn; the lap that is under way ends later")
 	b.flags.DurationVar(&b.work, "work", 2*time.Millisecond, "how long the lock is held")
 	only := b.flags.String("only", "", "names of those that wait, with commas; empty: all")
 	var who []waiting
@@ -74,15 +78,12 @@ func handover(ctx context.Context, args []string, stdout io.Writer) (err error) 
 	}
 	defer func() { err = errors.Join(err, b.end()) }()
 	type row struct{ who, processes int }
-	results := map[row]*gathered{}
+	results := map[row][]*gathered{}
 	for round := range *rounds {
 		for _, n := range b.processes {
 			for i, w := range who {
-				g := results[row{i, n}]
-				if g == nil {
-					g = &gathered{commands: map[string]int64{}}
-					results[row{i, n}] = g
-				}
+				g := &gathered{commands: map[string]int64{}}
+				results[row{i, n}] = append(results[row{i, n}], g)
 				if err := b.once(ctx, w, n, round, g); err != nil {
 					return fmt.Errorf("%s among %d: %w", w.name, n, err)
 				}
@@ -93,7 +94,7 @@ func handover(ctx context.Context, args []string, stdout io.Writer) (err error) 
 	setup := map[string]string{}
 	for _, n := range b.processes {
 		for i, w := range who {
-			all = append(all, results[row{i, n}].result(w.name, n))
+			all = append(all, handoverRow(w.name, n, results[row{i, n}]))
 			setup[w.name] = w.setup
 		}
 	}
@@ -108,9 +109,10 @@ func handover(ctx context.Context, args []string, stdout io.Writer) (err error) 
 func (b *handoverBench) table(all []handoverResult) error {
 	fmt.Fprintf(b.stdout, "Redis %s, each holds for %v\n\n", b.version, b.work)
 	w := tabwriter.NewWriter(b.stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "processes\tlocks\thand-overs\tp50 µs\tp99 µs\tmax µs\tcommands a lock\toverlaps\tstalls\t  who")
+	fmt.Fprintln(w, "processes\tlocks\thand-overs\tp50 µs\tfrom\tto\tp99 µs\tfrom\tto\tmax µs\tcommands a lock\toverlaps\tstalls\t  who")
 	for _, r := range all {
-		fmt.Fprintf(w, "%d\t%d\t%d\t%.0f\t%.0f\t%.0f\t%.1f\t%d\t%d\t  %s\n", r.Processes, r.Turns, r.Handovers, r.P50, r.P99, r.Max, r.PerTurn, r.Overlaps, r.Stalls, r.Impl)
+		fmt.Fprintf(w, "%d\t%d\t%d\t%.0f\t%.0f\t%.0f\t%.0f\t%.0f\t%.0f\t%.0f\t%.1f\t%d\t%d\t  %s\n",
+			r.Processes, r.Turns, r.Handovers, r.P50, r.P50Min, r.P50Max, r.P99, r.P99Min, r.P99Max, r.Max, r.PerTurn, r.Overlaps, r.Stalls, r.Impl)
 	}
 	return w.Flush()
 }
@@ -273,46 +275,4 @@ func (c *child) end() error {
 		return fmt.Errorf("%w: %s", err, bytes.TrimSpace(c.stderr.Bytes()))
 	}
 	return nil
-}
-
-// gathered is what all processes of all rounds did.
-type gathered struct {
-	locks    int // those to connect included
-	turns    int
-	overlaps int
-	stalls   int
-	delays   []float64 // µs
-	commands map[string]int64
-}
-
-// add looks at every end of a lock that somebody waited for: how long until anybody had it?
-func (g *gathered) add(turns []turn) {
-	slices.SortFunc(turns, func(a, b turn) int { return cmp.Compare(a.Granted, b.Granted) })
-	g.turns += len(turns)
-	g.locks += len(turns)
-	for i := range len(turns) - 1 {
-		given, next := turns[i].Given, turns[i+1]
-		if next.Granted < given {
-			g.overlaps++
-			continue
-		}
-		if slices.ContainsFunc(turns[i+1:], func(t turn) bool { return t.Asked < given }) {
-			g.delays = append(g.delays, float64(next.Granted-given)/1000)
-		}
-	}
-}
-
-func (g *gathered) result(name string, processes int) handoverResult {
-	r := handoverResult{Impl: name, Processes: processes, Turns: g.turns, Handovers: len(g.delays), Commands: g.commands, Overlaps: g.overlaps, Stalls: g.stalls}
-	if len(g.delays) > 0 {
-		slices.Sort(g.delays)
-		at := func(q float64) float64 { return tenth(g.delays[int(q*float64(len(g.delays)-1))]) }
-		r.P50, r.P99, r.Max = at(.5), at(.99), at(1)
-	}
-	var sent int64
-	for _, n := range g.commands {
-		sent += n
-	}
-	r.PerTurn = tenth(float64(sent) / float64(max(g.locks, 1)))
-	return r
 }

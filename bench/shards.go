@@ -39,7 +39,7 @@ type shardBench struct {
 // all ids, one for each of some shards of them, one for each id.
 func shards(ctx context.Context, args []string, stdout io.Writer) (err error) {
 	b := shardBench{session: newSession("shards", stdout)}
-	rounds := b.flags.Int("rounds", 3, "how often each width has its turn")
+	rounds := b.flags.Int("rounds", 5, "how often each width has its turn")
 	b.flags.IntVar(&b.callers, "callers", 64, "goroutines that lock, work and unlock")
 	b.flags.IntVar(&b.ids, "ids", 10_000, "ids, all equally likely")
 	b.flags.DurationVar(&b.work, "work", time.Millisecond, "how long the lock is held")
