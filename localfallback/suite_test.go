@@ -1,6 +1,7 @@
 package localfallback_test
 
 import (
+	"runtime"
 	"testing"
 	"time"
 
@@ -16,13 +17,13 @@ func TestTableKeepsTheContract(t *testing.T) {
 	for name, permits := range map[string]int{"one holder": 1, "three holders": 3} {
 		t.Run(name, func(t *testing.T) {
 			table := openTable(t, permits)
-			backendtest.Run(t, "in process", table, backendtest.Options{Holders: permits, TTL: 50 * time.Millisecond})
+			backendtest.Run(t, "localfallback in process, "+runtime.Version(), table, backendtest.Options{Holders: permits, TTL: 50 * time.Millisecond})
 		})
 	}
 }
 
 func TestBypassKeepsTheContract(t *testing.T) {
-	backendtest.Run(t, "in process", localfallback.Bypass{}, backendtest.Options{})
+	backendtest.Run(t, "bypass in process, "+runtime.Version(), localfallback.Bypass{}, backendtest.Options{})
 }
 
 func openTable(t testing.TB, permits int) *localfallback.Table {

@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -22,7 +23,7 @@ func TestStoreKeepsTheContractInProcess(t *testing.T) {
 	server.ClockTTL(true)
 	// It compiles a script each time it runs one: its speed says nothing of Redis.
 	store := open(t, redisstore.Config{Addrs: []string{server.Addr()}, Timeout: 2 * time.Second})
-	backendtest.Run(t, "miniredis 2.40", store, backendtest.Options{})
+	backendtest.Run(t, "miniredis "+moduleVersion(t, "github.com/alicebob/miniredis/v2"), store, backendtest.Options{})
 }
 
 func TestStoreKeepsTheContractOnRedis(t *testing.T) {
@@ -34,6 +35,22 @@ func TestStoreKeepsTheContractOnRedis(t *testing.T) {
 			return server.Thaw
 		},
 	})
+}
+
+// moduleVersion is what go.mod says of a module.
+func moduleVersion(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile("../../go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if words := strings.Fields(line); len(words) >= 2 && words[0] == path {
+			return words[1]
+		}
+	}
+	t.Fatalf("go.mod does not name %s", path)
+	return ""
 }
 
 func open(t testing.TB, cfg redisstore.Config) *redisstore.Store {
