@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -51,8 +52,9 @@ type reply struct {
 	Token   uint64
 	Expires time.Duration // from now until the holder must stop; below 0: since
 	Took    time.Duration
-	Held    bool // held: what the store says
-	Ended   bool // the context of the lock has ended
+	Held    bool  // held: what the store says
+	Ended   bool  // the context of the lock has ended
+	Failed  int64 // renewals that failed, and losses, that hooks were told so far
 	Wall    time.Time
 }
 
@@ -70,13 +72,22 @@ func serve(text string) error {
 	}
 	strong, weak := gateway.Strong("one sale of a sku at a time", gateway.Fence), gateway.Weak("one claim at a time", gateway.Reconcile)
 	strong.Audit.Record, weak.Audit.Record = audit.RecordOff, audit.RecordOff
+	c := &child{}
 	gw, err := gateway.New(gateway.Config{
+		Hooks: gateway.Hooks{
+			Renewed: func(i gateway.RenewInfo) {
+				if i.Err != nil {
+					c.failed.Add(1)
+				}
+			},
+			Lost: func(gateway.LostInfo) { c.failed.Add(1) },
+		},
 		Chains: map[string]gateway.Policy{"order": strong, "coupon": weak}, Stores: map[string]tierlock.Backend{"main": store},
 	})
 	if err != nil {
 		return err
 	}
-	c := &child{gw: gw}
+	c.gw = gw
 	if c.db, err = sql.Open("sqlite", dsn(j.Shop)); err != nil {
 		return err
 	}
@@ -99,6 +110,8 @@ type child struct {
 	db   *sql.DB
 	lock *gateway.Lock
 	work context.Context
+
+	failed atomic.Int64
 }
 
 func (c *child) obey(o order) (r reply) {
@@ -142,7 +155,7 @@ func (c *child) obey(o order) (r reply) {
 	r.Took = tookSince(began)
 	g := c.lock.Grant()
 	r.Tier, r.Token, r.Expires = g.Tier.String(), uint64(g.Token), time.Until(g.ExpiresAt)
-	r.Wall = time.Now()
+	r.Wall, r.Failed = time.Now(), c.failed.Load()
 	r.Ended = c.work != nil && c.work.Err() != nil
 	if err != nil {
 		r.Err, r.Text = word(err), err.Error()

@@ -15,7 +15,6 @@ import (
 	"github.com/tierlock/tierlock/backend/redisstore"
 	"github.com/tierlock/tierlock/gateway"
 	"github.com/tierlock/tierlock/internal/way"
-	"github.com/tierlock/tierlock/localfallback"
 )
 
 // family is a Redis, a resource, and processes that want one lock of it.
@@ -81,6 +80,10 @@ func starved(t *testing.T) {
 	if r := holder.tell(order{Do: "lock", ID: "a", TTL: time.Second, Keep: true}); r.Err != "" {
 		t.Fatal(r.Text)
 	}
+	first, worse := 300*time.Millisecond, 150*time.Millisecond // it does not run for so long, and each time longer
+	if soak() {
+		first, worse = 100*time.Millisecond, 60*time.Millisecond
+	}
 	stop := make(chan struct{})
 	var all sync.WaitGroup
 	all.Go(func() {
@@ -92,7 +95,7 @@ func starved(t *testing.T) {
 			default:
 			}
 			holder.halt()
-			wait(time.Duration(100+60*i) * time.Millisecond) // worse and worse
+			wait(first + time.Duration(i)*worse)
 			holder.resume()
 			wait(5 * time.Millisecond)
 		}
@@ -116,6 +119,7 @@ func starved(t *testing.T) {
 		t.Errorf("granted after %d asks: the holder was never put to the proof", asked)
 	}
 	f.eventually(time.Second, "the holder's context has ended", func() bool { return holder.tell(order{Do: "state"}).Ended })
+	f.eventually(5*time.Second, "the loss is told", func() bool { return holder.tell(order{Do: "state"}).Failed > 0 })
 }
 
 // Callers leave while they wait for a connection, for a dial, for the reply and for a
@@ -216,6 +220,31 @@ func noFilesLeft(t *testing.T) {
 		}
 		if r := c.tell(order{Do: "lock", ID: "a", TTL: ttl, Weak: true}); r.Err != "timeout" || !strings.Contains(r.Text, "optimistic") {
 			t.Errorf("weak: %q %s", r.Err, r.Text)
+		}
+	}
+	// Where no connection can be made for long, the weak chain's local lock needs none.
+	f.eventually(5*time.Second, "the weak chain is local", func() bool {
+		return c.tell(order{Do: "lock", ID: "local", TTL: ttl, Weak: true}).Tier == "local"
+	})
+	if r := c.tell(order{Do: "unlock"}); r.Err != "" {
+		t.Errorf("unlock of the local lock: %s", r.Text)
+	}
+	if r := c.tell(order{Do: "lock", ID: "a", TTL: ttl}); r.Err != "timeout" && r.Err != "system" || r.Took > inTime {
+		t.Errorf("strong, when it has lasted: %q after %v: %s", r.Err, r.Took, r.Text)
+	}
+	// And who has connections goes on with them.
+	connected := f.child()
+	for _, o := range []order{
+		{Do: "lock", ID: "b", TTL: ttl},
+		{Do: "renew", TTL: ttl},
+		{Do: "unlock"},
+		{Do: "files", Files: 0},
+		{Do: "lock", ID: "b", TTL: ttl},
+		{Do: "renew", TTL: ttl},
+		{Do: "unlock"},
+	} {
+		if r := connected.tell(o); r.Err != "" {
+			t.Errorf("with connections that stand, %s: %s", o.Do, r.Text)
 		}
 	}
 	c.tell(order{Do: "files", Files: 1024})
@@ -368,42 +397,5 @@ func clockIsOff(t *testing.T) {
 		s.way.Become(way.None)
 		s.serves()
 		s.nothingIsLeft()
-	}
-}
-
-// Keys without end on the local tier: the table is bounded by refusal, and no holder is
-// ever pushed out.
-func keysWithoutEnd(t *testing.T) {
-	const most, asked = 1000, 50_000
-	s := newSite(t, setup{policy: func(p *gateway.Policy) {
-		p.Local = localfallback.Policy{TTL: 10 * time.Second, Permits: 1, Keys: most}
-	}})
-	s.server.Kill()
-	s.eventually(time.Second, "the weak chain is local", func() bool {
-		a := ask(s.coupons, "first")
-		defer func() { _ = a.lock.Unlock(t.Context()) }()
-		return a.err == nil
-	})
-	var held []*gateway.Lock
-	refused := 0
-	for i := range asked {
-		a := ask(s.coupons, strconv.Itoa(i))
-		if a.err == nil {
-			held = append(held, a.lock)
-		} else if refused++; a.reason() != tierlock.ReasonFull && a.reason() != tierlock.ReasonLate { // late: the machine is busy
-			t.Fatalf("key %d: %v", i, a)
-		}
-	}
-	if len(held) != most || refused != asked-most {
-		t.Errorf("%d held, %d refused; want %d held", len(held), refused, most)
-	}
-	for _, l := range held {
-		if ok, err := l.IsHeld(t.Context()); !ok || err != nil {
-			t.Fatalf("a holder was pushed out: %v, %v", ok, err)
-		}
-		_ = l.Unlock(t.Context())
-	}
-	if a := ask(s.coupons, "again"); a.err != nil {
-		t.Errorf("after all were given back: %v", a)
 	}
 }

@@ -190,11 +190,18 @@ type cluster struct {
 
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
+	return clusterWith(t, redisstore.Config{})
+}
+
+// clusterWith is newCluster with other settings of the store.
+func clusterWith(t *testing.T, cfg redisstore.Config) *cluster {
+	t.Helper()
 	c := &cluster{servers: servers.Cluster(t, masters, 0)}
 	for i, shard := range c.servers.Shards {
 		c.bosses[i] = client(t, shard[0].Addr())
 	}
-	c.site = fleet(t, redisstore.Config{Addrs: c.servers.Addrs(), Cluster: true}, gateway.Hooks{})
+	cfg.Addrs, cfg.Cluster = c.servers.Addrs(), true
+	c.site = fleet(t, cfg, gateway.Hooks{})
 	for n := range masters {
 		c.eventually(10*time.Second, "every shard serves", func() bool {
 			a := ask(c.orders, c.idOn(n, 0))
@@ -357,55 +364,6 @@ func slotMoves(t *testing.T) {
 	c.eventually(5*time.Second, "nothing is in doubt", func() bool { return c.gw.Status().InDoubt == 0 })
 	if c.bosses[1].Exists(t.Context(), "biz:order:lock:"+id).Val() != 0 {
 		t.Error("a key is left")
-	}
-}
-
-func keyOnBothSides(t *testing.T) {
-	c := newCluster(t)
-	id := c.idOn(0, 3)
-	slot := c.slot(id)
-	l := c.must(c.orders, id)
-	c.begin(slot)
-	// The records of a lock are together or apart meanwhile: held, by its holder, who keeps it.
-	held := func(where string) {
-		t.Helper()
-		for range 10 {
-			if a := ask(c.orders, id); !errors.Is(a.err, tierlock.ErrHeld) || a.took > inTime {
-				t.Fatalf("%s: got %v, want held", where, a)
-			}
-		}
-		if err := l.Renew(t.Context(), time.Minute); err != nil {
-			t.Fatalf("%s: renewal: %v", where, err)
-		}
-		if is, err := l.IsHeld(t.Context()); err != nil || !is {
-			t.Fatalf("%s: looked up: %v, %v", where, is, err)
-		}
-	}
-	held("nothing moved")
-	for n := 1; c.carry(slot); n++ {
-		held(strconv.Itoa(n) + " moved")
-	}
-	held("all moved")
-	// And free and taken again before the slot is one again.
-	last := l.Grant().Token
-	for range 5 {
-		if err := l.Unlock(t.Context()); err != nil {
-			t.Fatalf("unlock: %v", err)
-		}
-		l = c.must(c.orders, id)
-		if l.Grant().Token <= last {
-			t.Fatalf("token %d after %d", l.Grant().Token, last)
-		}
-		last = l.Grant().Token
-	}
-	if err := l.Unlock(t.Context()); err != nil {
-		t.Fatalf("unlock: %v", err)
-	}
-	for c.carry(slot) {
-	}
-	c.end(slot)
-	if !served(c.orders) {
-		t.Error("not served after the move")
 	}
 }
 

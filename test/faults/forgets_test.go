@@ -15,12 +15,23 @@ import (
 )
 
 func restartedEmpty(t *testing.T) {
+	const holdOff = 3 * time.Second
 	s := newSite(t, setup{})
+	careful := s.another(setup{policy: func(p *gateway.Policy) { p.LockDelay = holdOff }})
+	s.eventually(2*holdOff, "a server that is old enough serves the careful", func() bool { return served(careful.orders) })
 	door := newResource(t, "a")
 	before := s.must(s.orders, "a")
 	work := before.Context(t.Context())
 	s.server.Kill()
 	s.server.Restart()
+	back := time.Now()
+	waited := make(chan time.Duration, 1)
+	go func() { // who asked for it is granted nothing before the locks of before have ended
+		for !served(careful.orders) && time.Since(back) < 5*holdOff {
+			wait(20 * time.Millisecond)
+		}
+		waited <- time.Since(back)
+	}()
 	s.serves()
 	after := s.must(s.orders, "a")
 	door.twoHolders(before, after)
@@ -35,6 +46,9 @@ func restartedEmpty(t *testing.T) {
 	}
 	if err := after.Unlock(t.Context()); err != nil {
 		t.Errorf("unlock of the later one: %v", err)
+	}
+	if took := <-waited; took < holdOff*9/10 || took >= 5*holdOff {
+		t.Errorf("the careful was granted %v after the restart, want %v", took, holdOff)
 	}
 }
 
@@ -104,6 +118,7 @@ func evicted(t *testing.T) {
 	l := s.must(s.orders, "a")
 	work := l.Context(t.Context())
 	s.do("config", "set", "maxmemory-policy", "allkeys-random", "maxmemory", "3mb")
+	doctor(t, s.at(), "fail eviction:", "allkeys-random")
 	filler := strings.Repeat("x", 4096)
 	for i := 0; s.boss.Exists(t.Context(), "biz:order:lock:a").Val() == 1; i++ {
 		if i > 50_000 {
@@ -157,6 +172,7 @@ func clockStepsBack(t *testing.T) {
 	if e, ok := errors.AsType[*tierlock.Error](a.err); !ok || e.Remaining < 59*time.Minute {
 		t.Errorf("the store says that it is held for %v more, want the hour too", e.Remaining)
 	}
+	doctor(t, s.at(), "fail keys:", "biz:order:lock:a", "is held for another 1h")
 	// The holder has gone, and an operator frees the key by hand.
 	s.do("del", "biz:order:lock:a")
 	after := s.must(other.orders, "a")

@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -152,6 +153,39 @@ func missingFunctions(t *testing.T) {
 		t.Error("nobody was told that they are gone")
 	}
 	s.nothingIsLeft()
+	functionsOnOneMaster(t)
+}
+
+// functionsOnOneMaster has a Cluster of which one master was told of the functions: Redis
+// copies them to replicas and to nobody else. Every key is served, and doctor finds the others.
+func functionsOnOneMaster(t *testing.T) {
+	c := clusterWith(t, redisstore.Config{Functions: true})
+	one, err := redisstore.New(redisstore.Config{Addrs: []string{c.servers.Addrs()[0]}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = one.Close() }()
+	if _, err := one.LoadLibrary(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+	for n := range masters {
+		a := ask(c.orders, c.idOn(n, 1))
+		if a.err != nil || a.took > inTime {
+			t.Errorf("a key of master %d: %v", n, a)
+		}
+		if err := a.lock.Unlock(t.Context()); err != nil {
+			t.Errorf("unlock: %v", err)
+		}
+	}
+	addrs := c.servers.Addrs()
+	store := fmt.Sprintf("addrs: [%q], cluster: true, functions: true", addrs[0])
+	doctor(t, store, "ok functions:", addrs[0])
+	for _, without := range addrs[1:] {
+		doctor(t, store, "warn functions:", without, "has none")
+		if !c.log.contains(without) {
+			t.Errorf("the log does not name %s", without)
+		}
+	}
 }
 
 func noRoomForClients(t *testing.T) {

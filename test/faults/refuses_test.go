@@ -100,6 +100,7 @@ func commandDenied(t *testing.T) {
 	if e == nil || e.Err == nil || !strings.Contains(strings.ToLower(e.Err.Error()), "command") || strings.Contains(e.Err.Error(), "biz:") {
 		t.Errorf("want words of the command and none of the key: %v", a.err)
 	}
+	doctor(t, s.at(), "fail rights:", "denies set") // before the start
 	s.do("acl", "setuser", "default", "+set")
 	s.serves()
 	s.nothingIsLeft()
@@ -141,6 +142,7 @@ func passwordRotated(t *testing.T) {
 func noLock(t *testing.T) {
 	s := newSite(t, setup{})
 	s.do("sadd", "biz:order:lock:a", "member")
+	doctor(t, s.at(), "fail keys:", "biz:order:lock:a", "is a set")
 	s.is(ask(s.orders, "a"), tierlock.ErrSystem, tierlock.ReasonWrongType)
 	s.do("del", "biz:order:lock:a")
 
@@ -148,6 +150,7 @@ func noLock(t *testing.T) {
 	l := s.must(s.orders, "b")
 	s.do("persist", "biz:order:lock:b")
 	s.is(ask(s.orders, "b"), tierlock.ErrHeld)
+	doctor(t, s.at(), "fail keys:", "biz:order:lock:b", "never ends")
 	if err := l.Renew(t.Context(), ttl); err != nil {
 		t.Errorf("renew: %v", err)
 	}
