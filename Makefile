@@ -34,7 +34,7 @@ soak: servers flink trace ## the long ones: many rounds, minutes of faults on a 
 	cd test && TIERLOCK_SERVERS=real TIERLOCK_SOAK=1 $(GO) test -race -timeout 60m -run Soak ./history ./flink
 	cd test && TIERLOCK_SERVERS=real TIERLOCK_SOAK=1 $(GO) test -race -timeout 120m -p 1 ./faults ./drills
 
-mutants: servers ## take the mechanisms of the degradation loop out, one at a time: a test must notice each
+mutants: servers ## take the mechanisms of the degradation loop, of audit and of reconcile out, one at a time: a test must notice each
 	cd test && TIERLOCK_SERVERS=real $(GO) run ./mutants
 
 bench: ## lock and unlock beside other libraries, on one real Redis
