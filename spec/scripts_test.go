@@ -195,7 +195,8 @@ func TestReplyTellsTheServersTime(t *testing.T) {
 }
 
 // apart is the parts of a reply as the vectors have them, or as many as could be read. It is
-// written from lock.md alone, so that the store's own reading is not what it is held against.
+// written from lock.md alone, so that the store's own reading is not what it is held against,
+// and as strict: the short form just where lock.md has it.
 func apart(text string) []any {
 	now, rest, _ := strings.Cut(text, " ")
 	n, err := strconv.ParseInt(now, 10, 64)
@@ -203,7 +204,7 @@ func apart(text string) []any {
 		return nil
 	}
 	parts := []any{n}
-	op := regexp.MustCompile(`(?s)^([0-6])(?::(-?\d+):(\d+):(\d+):(.*))?$`)
+	op := regexp.MustCompile(`(?s)^(?:([1456])|([0-3]):(-?\d+):(\d+):(\d+):(.*))$`)
 	for rest != "" {
 		one := rest
 		if len(rest) > 1 && rest[1] == ' ' {
@@ -213,23 +214,28 @@ func apart(text string) []any {
 		if m == nil {
 			return parts
 		}
-		status, _ := strconv.ParseInt(m[1], 10, 64)
-		left, _ := strconv.ParseInt(m[2], 10, 64)
-		depth, _ := strconv.ParseInt(m[3], 10, 64)
-		length, _ := strconv.Atoi(m[4])
-		if length > len(m[5]) {
+		if m[1] != "" {
+			status, _ := strconv.ParseInt(m[1], 10, 64)
+			depth := int64(0)
+			if status == 1 {
+				depth = 1
+			}
+			parts, rest = append(parts, status, int64(0), int64(0), depth), strings.TrimPrefix(rest[1:], " ")
+			continue
+		}
+		status, _ := strconv.ParseInt(m[2], 10, 64)
+		left, _ := strconv.ParseInt(m[3], 10, 64)
+		depth, _ := strconv.ParseInt(m[4], 10, 64)
+		length, _ := strconv.Atoi(m[5])
+		if length > len(m[6]) || status == 1 && left == 0 && length == 0 {
 			return parts
 		}
-		var word any = m[5][:length]
-		if status != 0 && status != 3 { // a token, or none
-			token, _ := strconv.ParseInt(m[5][:length], 10, 64)
-			word = token
-		}
-		if one == "1" {
-			depth = 1
+		var word any = m[6][:length]
+		if status == 1 || status == 2 { // a token, or none
+			word, _ = strconv.ParseInt(m[6][:length], 10, 64)
 		}
 		parts = append(parts, status, left, word, depth)
-		rest = strings.TrimPrefix(rest[len(one)-len(m[5])+length:], " ")
+		rest = strings.TrimPrefix(m[6][length:], " ")
 	}
 	return parts
 }

@@ -9,13 +9,17 @@
 --       shape is the sum of 1 when fenced, 2 when it has been entered, and 4 when the new
 --       one stands in line
 -- reply one text, see spec/lock.md: now in server microseconds, and of the operation
---       1:0, or when repeated ttl left:1:token     2 mine: the old id's:ttl left:depth:
+--       1 granted, or with its token 1:0:1:token, or when repeated 1:ttl left:1:token
+--       2 mine: the old id's:ttl left:depth:
 --       3 held:ttl left:0:holder     4 late     6 gone
 --       mine at depth 0: it has been entered, nothing was given back, ask with its depth
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 
 local function say(status, left, depth, word)
+  if status == '4' or status == '6' or status == '1' and left == 0 and word == '' then
+    return string.format('%.0f %s', now, status)
+  end
   return string.format('%.0f %s:%d:%d:%d:', now, status, left, depth, #word) .. word
 end
 

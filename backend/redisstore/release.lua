@@ -133,7 +133,9 @@ while args[a] do
     elseif holder == id .. '+' then
       status, word = '2', ''
       if record then
-        leave, wake = tools()
+        if not leave then
+          leave, wake = tools()
+        end
         depth, refusal = leave(record, id, entry)
         if depth == 0 and not refusal then
           status, left, refusal = '5', 0, try('DEL', key)

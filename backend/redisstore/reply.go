@@ -119,9 +119,12 @@ func parse(text string) (r reply, rest string, ok bool) {
 	case tierlock.Granted, tierlock.Mine:
 		token, none, ok := number(word, 0)
 		r.token = tierlock.Token(token)
-		return r, rest, word == "" || ok && none == "" && token >= 0
+		if word == "" {
+			return r, rest, r.status == tierlock.Mine || left != 0 // else it says no more than its status
+		}
+		return r, rest, ok && none == "" && token >= 0
 	}
-	return r, rest, word == ""
+	return reply{}, "", false // of late, released and gone there is no more to say
 }
 
 // number takes an integer off text, which ends there or has a byte of end next.

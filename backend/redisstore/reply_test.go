@@ -25,19 +25,19 @@ func TestRepliesSayWhatTheScriptsSay(t *testing.T) {
 		text string
 		want []reply
 	}{
-		"granted":                {"1764496800123456 1", []reply{{status: tierlock.Granted, now: 1764496800123456, depth: 1}}},
-		"granted with a token":   {"5 1:0:1:1:7", []reply{{status: tierlock.Granted, now: 5, token: 7, depth: 1}}},
-		"granted again":          {"5 1:900:1:1:7", []reply{{status: tierlock.Granted, now: 5, left: 900 * time.Millisecond, token: 7, depth: 1}}},
-		"mine":                   {"5 2:900:3:16:1764496800123456", []reply{{status: tierlock.Mine, now: 5, left: 900 * time.Millisecond, token: 1764496800123456, depth: 3}}},
-		"mine without an end":    {"0 2:-1:1:0:", []reply{{status: tierlock.Mine, left: -time.Millisecond, depth: 1}}},
-		"held":                   {"5 3:900:0:3:abc", []reply{{status: tierlock.Held, now: 5, left: 900 * time.Millisecond, holder: "abc"}}},
-		"held by an empty value": {"5 3:900:0:0:", []reply{{status: tierlock.Held, now: 5, left: 900 * time.Millisecond}}},
+		"granted":                 {"1764496800123456 1", []reply{{status: tierlock.Granted, now: 1764496800123456, depth: 1}}},
+		"granted with a token":    {"5 1:0:1:1:7", []reply{{status: tierlock.Granted, now: 5, token: 7, depth: 1}}},
+		"granted again":           {"5 1:900:1:1:7", []reply{{status: tierlock.Granted, now: 5, left: 900 * time.Millisecond, token: 7, depth: 1}}},
+		"granted again, unfenced": {"5 1:900:1:0:", []reply{{status: tierlock.Granted, now: 5, left: 900 * time.Millisecond, depth: 1}}},
+		"mine":                    {"5 2:900:3:16:1764496800123456", []reply{{status: tierlock.Mine, now: 5, left: 900 * time.Millisecond, token: 1764496800123456, depth: 3}}},
+		"mine without an end":     {"0 2:-1:1:0:", []reply{{status: tierlock.Mine, left: -time.Millisecond, depth: 1}}},
+		"held":                    {"5 3:900:0:3:abc", []reply{{status: tierlock.Held, now: 5, left: 900 * time.Millisecond, holder: "abc"}}},
+		"held by an empty value":  {"5 3:900:0:0:", []reply{{status: tierlock.Held, now: 5, left: 900 * time.Millisecond}}},
 		"held by what looks like a reply, and one more": {"5 3:900:0:9: 6 1:0::\x00 4", []reply{{status: tierlock.Held, now: 5, left: 900 * time.Millisecond, holder: " 6 1:0::\x00"}, {status: tierlock.Late, now: 5}}},
-		"late":         {"5 4", []reply{{status: tierlock.Late, now: 5}}},
-		"released":     {"0 5 5", []reply{{status: tierlock.Released}, {status: tierlock.Released}}},
-		"gone":         {"0 6", []reply{{status: tierlock.Gone}}},
-		"gone at full": {"0 6:0:0:0:", []reply{{status: tierlock.Gone}}},
-		"refused":      {"5 0:0:0:22:WRONGTYPE of some kind 1", []reply{{now: 5, why: "WRONGTYPE of some kind"}, {status: tierlock.Granted, now: 5, depth: 1}}},
+		"late":     {"5 4", []reply{{status: tierlock.Late, now: 5}}},
+		"released": {"0 5 5", []reply{{status: tierlock.Released}, {status: tierlock.Released}}},
+		"gone":     {"0 6", []reply{{status: tierlock.Gone}}},
+		"refused":  {"5 0:0:0:22:WRONGTYPE of some kind 1", []reply{{now: 5, why: "WRONGTYPE of some kind"}, {status: tierlock.Granted, now: 5, depth: 1}}},
 	} {
 		if got, err := said(len(c.want), c.text); err != nil || !slices.Equal(got, c.want) {
 			t.Errorf("%s: %+v, %v, want %+v", name, got, err, c.want)
@@ -72,6 +72,9 @@ func TestRepliesOfAnotherShapeAreBroken(t *testing.T) {
 		"text in place of a token": "5 1 1:0:1:3:abc",
 		"token below 0":            "5 1 1:0:1:2:-1",
 		"a word for released":      "0 5 5:0:0:3:abc",
+		"late at full":             "5 1 4:0:0:0:",
+		"gone at full":             "0 6 6:0:0:0:",
+		"granted at full":          "5 1 1:0:1:0:",
 		"a number":                 int64(5),
 		"an array":                 []any{int64(5), int64(1), int64(0), int64(0), int64(1)},
 		"none":                     nil,
