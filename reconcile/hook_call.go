@@ -33,12 +33,10 @@ func (c *calls) pausing(kind string) bool { return c.paused[kind].After(time.Now
 // has returned, so there is never more than one of them.
 func call[T any](ctx context.Context, r *repairer, kind string, hook func(context.Context) (T, error)) (T, error) {
 	var none T
-	select {
-	case <-or(r.calls.out[kind], returned):
-		delete(r.calls.out, kind)
-	default:
+	if r.calls.hanging(kind) {
 		return none, r.timedOut(ctx, kind, "an earlier call has not returned yet")
 	}
+	delete(r.calls.out, kind)
 	type answer struct {
 		value T
 		err   error
@@ -78,8 +76,21 @@ func call[T any](ctx context.Context, r *repairer, kind string, hook func(contex
 // returned is a call that is over.
 var returned = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
+// hookPrefix begins the names of hooks among the troubles; a business type follows.
+const hookPrefix = "hook "
+
 // hookStep names a business type's hook among the troubles.
-func hookStep(kind string) string { return "hook " + kind }
+func hookStep(kind string) string { return hookPrefix + kind }
+
+// hanging tells whether a call that was given up has not returned yet.
+func (c *calls) hanging(kind string) bool {
+	select {
+	case <-or(c.out[kind], returned):
+		return false
+	default:
+		return true
+	}
+}
 
 func (r *repairer) timedOut(ctx context.Context, kind, why string) error {
 	r.calls.timeouts++

@@ -191,7 +191,9 @@ func (j *Job) step(ctx context.Context, complete bool) error {
 		}
 	}
 	j.decisions(ctx, now, complete)
-	for _, f := range j.repairs.work(ctx, casesPerStep, j.ready) {
+	changed := j.repairs.work(ctx, casesPerStep, j.ready)
+	j.patience.settle(func(kind string) (due, hangs bool) { return j.repairs.awaits(kind), j.repairs.calls.hanging(kind) })
+	for _, f := range changed {
 		if err := j.put(ctx, f); err != nil {
 			return err
 		}
@@ -246,7 +248,9 @@ func (j *Job) count(do func(*books)) {
 func (j *Job) Report() Report {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.books.report(&j.cfg, time.Now())
+	r := j.books.report(&j.cfg, time.Now())
+	r.Stats.StoreTimeouts = j.patience.count()
+	return r
 }
 
 // Stats is what the job has counted so far.

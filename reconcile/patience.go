@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -21,6 +22,17 @@ type Trouble struct {
 	Hangs bool      `json:"hangs"` // no answer in time; false: an error
 }
 
+// outlived is after how long without another failure a trouble is none any more: what is not
+// called again can neither fail nor work. Whatever goes on failing does so sooner: a call lasts
+// a minute at most, and is tried again within seconds.
+const outlived = 5 * time.Minute
+
+// ailing is a trouble, and when it was there last.
+type ailing struct {
+	Trouble
+	last time.Time
+}
+
 // patience bounds the calls of stores, and knows which of them and which hooks fail. Job's
 // goroutine calls it, anybody may ask it.
 type patience struct {
@@ -28,11 +40,11 @@ type patience struct {
 
 	mu       sync.Mutex // never held over a call
 	timeouts uint64
-	troubles map[string]Trouble // by step
+	troubles map[string]ailing // by step
 }
 
 func newPatience(timeout time.Duration) *patience {
-	return &patience{timeout: timeout, troubles: map[string]Trouble{}}
+	return &patience{timeout: timeout, troubles: map[string]ailing{}}
 }
 
 // ask does one call within the timeout. A ctx that ended from above is no trouble.
@@ -62,11 +74,32 @@ func (p *patience) note(step string, err error, hangs bool) {
 		delete(p.troubles, step)
 		return
 	}
-	t := Trouble{Step: step, Since: time.Now(), Hangs: hangs}
-	if was, known := p.troubles[step]; known {
+	now := time.Now()
+	t := ailing{Trouble{Step: step, Since: now, Hangs: hangs}, now}
+	if was, known := p.troubles[step]; known && now.Sub(was.last) < outlived {
 		t.Since = was.Since
 	}
 	p.troubles[step] = t
+}
+
+// settle lets those hooks go that nothing waits for any more. now tells of a business type
+// whether a case of it is due, and whether a call of its hook hangs at this moment.
+func (p *patience) settle(now func(kind string) (due, hangs bool)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for step, t := range p.troubles {
+		kind, hook := strings.CutPrefix(step, hookPrefix)
+		if !hook {
+			continue
+		}
+		switch due, hangs := now(kind); {
+		case hangs:
+			t.last = time.Now()
+			p.troubles[step] = t
+		case !due:
+			delete(p.troubles, step)
+		}
+	}
 }
 
 func (p *patience) count() uint64 {
@@ -80,14 +113,18 @@ func (p *patience) list() []Trouble {
 	defer p.mu.Unlock()
 	var all []Trouble
 	for _, t := range p.troubles {
-		all = append(all, t)
+		if time.Since(t.last) < outlived {
+			all = append(all, t.Trouble)
+		}
 	}
 	slices.SortFunc(all, func(a, b Trouble) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Step, b.Step)) })
 	return all
 }
 
 // Troubles are what fails or hangs now, the oldest first: stores that take no finding, hooks that
-// do not answer. A step leaves when it has worked once.
+// do not answer. A step leaves when it has worked once, when it has not failed again for five
+// minutes, and a hook when no case of its business type is left to be worked on; one whose call has not
+// returned hangs for as long as that.
 func (j *Job) Troubles() []Trouble { return j.patience.list() }
 
 // stepApprovals names what [patientApprovals] asks.

@@ -59,6 +59,9 @@ func TestADatabaseThatHangsIsToldAndWaitedFor(t *testing.T) {
 		}
 	}
 	soon("a second try", func() bool { return j.Stats().StoreTimeouts >= 2 })
+	if n := j.Report().Stats.StoreTimeouts; n < 2 {
+		t.Errorf("the report tells %d timeouts", n)
+	}
 	troubles := j.Troubles()
 	if len(troubles) != 1 || !troubles[0].Hangs || troubles[0].Since.IsZero() {
 		t.Errorf("%+v", troubles)
@@ -174,6 +177,81 @@ func TestApprovalsThatHangKeepNoFindingBack(t *testing.T) {
 		got := l.job.Troubles()
 		if len(got) != 1 || got[0].Step != stepApprovals || !got[0].Hangs || l.job.Stats().StoreTimeouts < 2 || len(l.store.standing(KindOverlap)) != 1 {
 			t.Errorf("%+v, %+v", got, l.job.Stats())
+		}
+	})
+}
+
+// A hook that hung at its case's last try is no trouble once nothing waits for it, though
+// nobody calls it again; one that has not returned hangs until it has.
+func TestAHookNobodyWaitsForIsNoTrouble(t *testing.T) {
+	for name, heeds := range map[string]bool{"gives up": true, "goes on": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				release := make(chan struct{})
+				l := runLive(t, func(c *Config) {
+					c.Caps.Tries = 3
+					c.Hooks = map[string]Hook{"coupon": {Check: CheckFunc(func(ctx context.Context, _ Case) (int64, error) {
+						if heeds {
+							<-ctx.Done()
+						} else {
+							<-release
+						}
+						return 0, ctx.Err()
+					})}}
+				})
+				p, q := l.producer("p"), l.producer("q")
+				pass(time.Second, nil, p, q)
+				conflict(t, p, q)
+				pass(time.Minute, nil, p, q)
+				if got := l.job.Troubles(); len(got) != 1 || got[0].Step != "hook coupon" {
+					t.Errorf("while it is tried: %+v", got)
+				}
+				pass(4*time.Minute, nil, p, q)
+				if f := l.store.standing(KindOverlap); len(f) != 1 || f[0].State != StateFailed {
+					t.Fatalf("%+v", f)
+				}
+				got := l.job.Troubles()
+				if heeds && len(got) != 0 {
+					t.Errorf("%+v, and no case is left", got)
+				}
+				if pass(time.Hour, nil, p, q); !heeds {
+					if got := l.job.Troubles(); len(got) != 1 || got[0].Step != "hook coupon" {
+						t.Errorf("%+v, and its call has not returned", got)
+					}
+				}
+				close(release)
+				pass(10*time.Second, nil, p, q)
+				if got := l.job.Troubles(); len(got) != 0 {
+					t.Errorf("%+v, and it has returned", got)
+				}
+			})
+		})
+	}
+}
+
+// A step that is not called again is no trouble for ever; one that fails after that has a new
+// beginning.
+func TestTroublesThatAreNotMetAgainAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, fails := newPatience(time.Minute), func(context.Context) error { return errors.New("no") }
+		begun := time.Now()
+		for range 10 { // as far apart as tries of one step can be
+			if err := p.ask(t.Context(), "find_finding", fails); err == nil {
+				t.Fatal("it works")
+			}
+			time.Sleep(70 * time.Second)
+		}
+		if got := p.list(); len(got) != 1 || !got[0].Since.Equal(begun) {
+			t.Errorf("%+v while it fails, since %v", got, begun)
+		}
+		time.Sleep(outlived)
+		if got := p.list(); len(got) != 0 {
+			t.Errorf("%+v, and nobody calls it", got)
+		}
+		begun = time.Now()
+		_ = p.ask(t.Context(), "find_finding", fails)
+		if got := p.list(); len(got) != 1 || !got[0].Since.Equal(begun) {
+			t.Errorf("%+v, want since %v", got, begun)
 		}
 	})
 }

@@ -175,6 +175,13 @@ func (r *repairer) hungry(partition int) bool {
 	return true
 }
 
+// awaits tells whether a case of a business type is left to be worked on.
+func (r *repairer) awaits(kind string) bool {
+	return slices.ContainsFunc(r.queue, func(d *due) bool {
+		return slices.ContainsFunc(d.cases[d.next:], func(c Case) bool { return c.Business.Type == kind })
+	})
+}
+
 // pinned is the start of the oldest finding of partition that is still due and is kept
 // nowhere else. What waits for people is: it pins nothing.
 func (r *repairer) pinned(partition int) time.Time {
