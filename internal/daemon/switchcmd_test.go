@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tierlock/tierlock"
@@ -242,5 +243,49 @@ func TestSwitchWatchTellsEveryVersion(t *testing.T) {
 	cancel()
 	if code := <-done; code != ExitOK {
 		t.Errorf("code %d, want %d when interrupted", code, ExitOK)
+	}
+}
+
+// TestWhatWasPublishedIsToldAndKeptWhateverFollows: in the second between the document and the
+// look somebody else publishes, or the one who waits goes away.
+func TestWhatWasPublishedIsToldAndKeptWhateverFollows(t *testing.T) {
+	for name, c := range map[string]struct {
+		meanwhile    func(t *testing.T, document string, interrupt func())
+		code         int
+		stdout, says string
+	}{
+		"nothing": {func(*testing.T, string, func()) {}, ExitOK, "version 1 is published", ""},
+		"overtaken": {func(t *testing.T, document string, _ func()) {
+			other := switchcfg.Document{Version: 1, Chains: map[string]switchcfg.Directive{}}
+			if err := switchcfg.WriteFile(document, other); err != nil {
+				t.Error(err)
+			}
+		}, ExitError, "", "theirs stands"},
+		"taken away": {func(t *testing.T, document string, _ func()) {
+			if err := os.Remove(document); err != nil {
+				t.Error(err)
+			}
+		}, ExitError, "", "does not stand there"},
+		"interrupted": {func(_ *testing.T, _ string, interrupt func()) { interrupt() }, ExitOK, "version 1 is published", "not looked at whether it stands: context canceled"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config, document := switched(t)
+			synctest.Test(t, func(t *testing.T) {
+				ctx, interrupt := context.WithCancel(t.Context())
+				defer interrupt()
+				later := time.AfterFunc(500*time.Millisecond, func() { c.meanwhile(t, document, interrupt) })
+				defer later.Stop()
+				var out, err bytes.Buffer
+				p := Process{Stdout: &out, Stderr: &err}
+				code := p.Switch(ctx, []string{"set", "-c", config, "--mode", "bypass", "--for", "10m", "--reason", "r", "--by", "oncall", "--confirm", "yes", "coupon"})
+				if code != c.code || !strings.Contains(out.String(), c.stdout) || c.stdout == "" && out.Len() > 0 || !strings.Contains(err.String(), c.says) {
+					t.Errorf("code %d, want %d\n%s%s\nwant %q and %q", code, c.code, &out, &err, c.stdout, c.says)
+				}
+			})
+			text, err := os.ReadFile(document + ".history")
+			if err != nil || bytes.Count(text, []byte("\n")) != 1 {
+				t.Errorf("history %q, %v, want one entry", text, err)
+			}
+		})
 	}
 }

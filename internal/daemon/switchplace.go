@@ -41,6 +41,7 @@ type readOnly struct{ switchcfg.Source }
 var errReadOnly = errors.New("read only")
 
 func (readOnly) Publish(context.Context, []byte, []byte) error      { return errReadOnly }
+func (readOnly) Stands(context.Context, []byte, []byte) error       { return errReadOnly }
 func (readOnly) History(context.Context) ([]switchctl.Entry, error) { return nil, errReadOnly }
 func (readOnly) Keep(context.Context, switchctl.Entry) error        { return errReadOnly }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -76,16 +77,31 @@ func (p Process) publish(ctx context.Context, f *switchFlags, cfg Config, place 
 	if err != nil {
 		return err
 	}
-	within, cancel := context.WithTimeout(ctx, switchTimeout)
-	defer cancel()
-	if err := place.Publish(within, g.text, append(text, '\n')); err != nil {
+	text = append(text, '\n')
+	if err := asked(ctx, func(ctx context.Context) error { return place.Publish(ctx, g.text, text) }); err != nil {
 		return err
 	}
 	out.Published = true
-	if err := place.Keep(within, switchctl.Entry{At: now.UTC().Round(time.Millisecond), By: f.by, Document: is, Changes: out.Changes}); err != nil {
+	// From here on instances may follow it: it is kept also when somebody else's stands in the
+	// end, or when the one who published does not wait for that.
+	entry := switchctl.Entry{At: now.UTC().Round(time.Millisecond), By: f.by, Document: is, Changes: out.Changes}
+	if err := asked(context.WithoutCancel(ctx), func(ctx context.Context) error { return place.Keep(ctx, entry) }); err != nil {
 		fmt.Fprintf(p.Stderr, "tierlock switch: published, but not kept in the history: %v\n", err)
 	}
+	err = asked(ctx, func(ctx context.Context) error { return place.Stands(ctx, g.text, text) })
+	if errors.Is(err, switchctl.ErrUnlooked) {
+		fmt.Fprintf(p.Stderr, "note: %v\n", err)
+	} else if err != nil {
+		return err
+	}
 	return p.told(f, out, "version %d is published; `tierlock switch get` tells what instances make of it\n", is.Version)
+}
+
+// asked puts one question to the place, and waits for switchTimeout at most.
+func asked(ctx context.Context, ask func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, switchTimeout)
+	defer cancel()
+	return ask(ctx)
 }
 
 func (p Process) told(f *switchFlags, out published, format string, args ...any) error {

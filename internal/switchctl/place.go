@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"time"
 
@@ -15,9 +16,11 @@ import (
 type Place interface {
 	switchcfg.Source
 	// Publish replaces was, the text that was fetched, by text. ErrChanged: somebody else
-	// has published meanwhile, and nothing was done. ErrOvertaken: somebody else published
-	// in the same instant, and that stands.
+	// has published meanwhile, and nothing was done.
 	Publish(ctx context.Context, was, text []byte) error
+	// Stands tells, a second or two after Publish, whether what it published stands:
+	// ErrOvertaken, ErrUnseen, or ErrUnlooked with its cause.
+	Stands(ctx context.Context, was, text []byte) error
 	// History returns what Keep has kept, oldest first.
 	History(ctx context.Context) ([]Entry, error)
 	// Keep adds one entry.
@@ -31,12 +34,49 @@ var ErrChanged = errors.New("somebody else has published meanwhile: look again, 
 // published in the same instant stands in its place. Instances may have followed either.
 var ErrOvertaken = errors.New("published, but somebody else has in the same instant, and theirs stands: look again, and repeat")
 
+// ErrUnseen tells that the document was published, and that two looks have found none, or an
+// older one.
+var ErrUnseen = errors.New("published, but two seconds later it does not stand there: look again, and repeat")
+
+// ErrUnlooked tells that the document was published, and that it was not found out whether it
+// stands. That is no failure.
+var ErrUnlooked = errors.New("published, and not looked at whether it stands")
+
 // readBack is when it is looked whether what was published stands, where nobody compares for
 // us: whoever has looked before we wrote has long written then.
 const readBack = time.Second
 
-// pause waits for readBack. A variable for tests, which say themselves when it is over.
-var pause = func(ctx context.Context) error {
+// stands looks after a while whether what stands at the place is text, or newer. A place that
+// shows an older document, or none, may lag behind: it is asked once more.
+func stands(ctx context.Context, at switchcfg.Source, text []byte) error {
+	ours, err := switchcfg.Parse(text)
+	if err != nil {
+		return nil //nolint:nilerr // no document of ours: there is nothing to compare
+	}
+	for range 2 {
+		if err := pause(ctx); err != nil {
+			return fmt.Errorf("%w: %w", ErrUnlooked, err)
+		}
+		now, err := at.Fetch(ctx)
+		if err != nil {
+			return fmt.Errorf("%w: %w", ErrUnlooked, err)
+		}
+		if len(bytes.TrimSpace(now)) == 0 {
+			continue
+		}
+		theirs, err := switchcfg.Parse(now)
+		switch {
+		case err != nil, theirs.Version == ours.Version && theirs.Hash() != ours.Hash():
+			return ErrOvertaken
+		case theirs.Version >= ours.Version:
+			return nil
+		}
+	}
+	return ErrUnseen
+}
+
+// pause waits for readBack.
+func pause(ctx context.Context) error {
 	timer := time.NewTimer(readBack)
 	defer timer.Stop()
 	select {
@@ -47,30 +87,9 @@ var pause = func(ctx context.Context) error {
 	}
 }
 
-// stands looks after a while whether what stands at the place is text, or newer. A place
-// that does not answer by then has taken the text, and tells no more.
-func stands(ctx context.Context, at switchcfg.Source, text []byte) error {
-	ours, err := switchcfg.Parse(text)
-	if err != nil {
-		return nil //nolint:nilerr // no document of ours: there is nothing to compare
-	}
-	if err := pause(ctx); err != nil {
-		return err
-	}
-	now, err := at.Fetch(ctx)
-	if err != nil {
-		return nil //nolint:nilerr // it was published: that it cannot be seen now is no failure of that
-	}
-	theirs, err := switchcfg.Parse(now)
-	if err != nil || theirs.Version < ours.Version || theirs.Version == ours.Version && theirs.Hash() != ours.Hash() {
-		return ErrOvertaken
-	}
-	return nil
-}
-
 // File is a Place in a file; its history is a file beside it, path + ".history". Of two
-// people who publish in the same instant the later text stands, and the other one is told
-// so, a second later: ErrOvertaken.
+// people who publish in the same instant the later text stands, and Stands tells the other one:
+// ErrOvertaken.
 type File string
 
 // Fetch implements [switchcfg.Source]; a file that is not there is no document.
@@ -100,11 +119,11 @@ func (f File) Publish(ctx context.Context, was, text []byte) error {
 	if err != nil {
 		return err
 	}
-	if err := switchcfg.WriteFile(string(f), d); err != nil {
-		return err
-	}
-	return stands(ctx, f, text)
+	return switchcfg.WriteFile(string(f), d)
 }
+
+// Stands implements [Place]: nobody compares in a file.
+func (f File) Stands(ctx context.Context, _, text []byte) error { return stands(ctx, f, text) }
 
 func (f File) historyPath() string { return string(f) + ".history" }
 
@@ -147,14 +166,21 @@ func (n Nacos) Fetch(ctx context.Context) ([]byte, error) { return n.Document.Fe
 // Watch implements [switchcfg.Pusher].
 func (n Nacos) Watch(ctx context.Context, wake func()) error { return n.Document.Watch(ctx, wake) }
 
-// Publish implements [Place]. The server compares, so of two people who publish at once one
-// gets ErrChanged. Where nothing stands it has nothing to compare with: then, and on a server
-// that cannot compare, the later one wins, and the other one is told so.
+// Publish implements [Place]. A server that compares gives one of two people who publish at
+// once ErrChanged. Where nothing stands it has nothing to compare with, and some never do
+// (rnacos 0.8.8): then the later one wins, and Stands tells the other one.
 func (n Nacos) Publish(ctx context.Context, was, text []byte) error {
-	if err := publish(ctx, n.Document, was, text); err != nil {
-		return err
+	return publish(ctx, n.Document, was, text)
+}
+
+// Stands implements [Place]. No answer tells whether the server has compared. If it has, an
+// older document, or none, is of a node that is behind, or of somebody who came later.
+func (n Nacos) Stands(ctx context.Context, was, text []byte) error {
+	err := stands(ctx, n.Document, text)
+	if len(was) > 0 && errors.Is(err, ErrUnseen) {
+		return nil
 	}
-	return stands(ctx, n.Document, text)
+	return err
 }
 
 // publish also looks itself, for a server that takes no notice of the comparison.

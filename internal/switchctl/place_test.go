@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -41,7 +42,9 @@ func TestNacosIsAPlace(t *testing.T) {
 func TestOfTwoWhoPublishInOneInstantOneIsTold(t *testing.T) {
 	t.Run("file", func(t *testing.T) {
 		path := switchctl.File(filepath.Join(t.TempDir(), "switch.yaml"))
-		overtaken(t, path, func(d switchcfg.Document) error { return switchcfg.WriteFile(string(path), d) })
+		synctest.Test(t, func(t *testing.T) {
+			overtaken(t, path, func(d switchcfg.Document) error { return switchcfg.WriteFile(string(path), d) })
+		})
 	})
 	nacos := func(t *testing.T, addr string) {
 		open := opener(t, addr)
@@ -58,31 +61,98 @@ func TestOfTwoWhoPublishInOneInstantOneIsTold(t *testing.T) {
 	t.Run("rnacos", func(t *testing.T) { nacos(t, servers.Nacos(t).Addr()) })
 }
 
-// overtaken publishes version 1 where nothing is, and has somebody else publish another one
-// over it.
+var empty = []byte(`{"version": 1, "chains": {}}`)
+
+// overtaken publishes where nothing is, and over what is there, and has somebody else publish
+// another one over it each time: some servers do not compare, and tell nobody.
 func overtaken(t *testing.T, place switchctl.Place, other func(switchcfg.Document) error) {
 	t.Helper()
-	published, over := make(chan bool), make(chan bool)
-	t.Cleanup(switchctl.SetPause(func(context.Context) error {
-		close(published)
-		<-over
-		return nil
-	}))
-	told := make(chan error, 1)
-	go func() { told <- place.Publish(t.Context(), nil, []byte(`{"version": 1, "chains": {}}`)) }()
-	select {
-	case <-published:
-	case err := <-told:
-		t.Fatalf("not published: %v", err)
+	var was []byte
+	for version := uint64(1); version <= 2; version++ {
+		ours := fmt.Appendf(nil, `{"version": %d, "chains": {}}`, version)
+		if err := place.Publish(t.Context(), was, ours); err != nil {
+			t.Fatal(err)
+		}
+		if err := place.Stands(t.Context(), was, ours); err != nil {
+			t.Errorf("version %d: error %v: it stands", version, err)
+		}
+		if err := other(switchcfg.Document{Version: version, Chains: map[string]switchcfg.Directive{"coupon": {Mode: tierlock.ModeAuto}}}); err != nil {
+			t.Fatal(err)
+		}
+		if err := place.Stands(t.Context(), was, ours); !errors.Is(err, switchctl.ErrOvertaken) {
+			t.Errorf("version %d: error %v, want ErrOvertaken", version, err)
+		}
+		var err error
+		if was, err = place.Fetch(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 	}
-	err := other(switchcfg.Document{Version: 1, Chains: map[string]switchcfg.Directive{"coupon": {Mode: tierlock.ModeAuto}}})
-	close(over)
-	if err != nil {
-		t.Error(err)
+}
+
+// TestAnOlderDocumentInNacosTellsOfNobody: where the server may have compared, it is of a node
+// that is behind, and not of somebody who published in the same instant.
+func TestAnOlderDocumentInNacosTellsOfNobody(t *testing.T) {
+	server := nacostest.Start(t)
+	place := switchctl.Nacos{Document: opener(t, server.Addr())("switch")}
+	if err := place.Publish(t.Context(), nil, empty); err != nil {
+		t.Fatal(err)
 	}
-	if err := <-told; !errors.Is(err, switchctl.ErrOvertaken) {
-		t.Errorf("error %v, want ErrOvertaken", err)
+	text := []byte(`{"version": 2, "chains": {}}`)
+	if err := place.Stands(t.Context(), empty, text); err != nil {
+		t.Errorf("error %v, though the server may have compared", err)
 	}
+	if err := place.Stands(t.Context(), nil, text); !errors.Is(err, switchctl.ErrUnseen) {
+		t.Errorf("error %v, want ErrUnseen: nobody has compared", err)
+	}
+}
+
+// TestAPlaceThatLagsIsLookedAtOnceMore: what was there before, and nothing, tell of nobody else.
+func TestAPlaceThatLagsIsLookedAtOnceMore(t *testing.T) {
+	was := []byte(`{"version": 1, "chains": {}}`)
+	text := []byte(`{"version": 2, "chains": {}}`)
+	for name, c := range map[string]struct {
+		first, then []byte // what is seen at the looks
+		want        error
+	}{
+		"it was before, then ours": {was, text, nil},
+		"it was nothing, then one": {nil, text, nil},
+		"then somebody else's":     {nil, []byte(`{"version": 2, "chains": {coupon: {mode: auto}}}`), switchctl.ErrOvertaken},
+		"a newer one":              {[]byte(`{"version": 3, "chains": {}}`), nil, nil},
+		"it stays what was before": {was, was, switchctl.ErrUnseen},
+		"it stays away":            {nil, nil, switchctl.ErrUnseen},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := switchctl.File(filepath.Join(t.TempDir(), "switch.yaml"))
+			see := func(text []byte) {
+				if err := os.WriteFile(string(path), text, 0o600); err != nil {
+					t.Error(err)
+				}
+			}
+			synctest.Test(t, func(t *testing.T) {
+				see(c.first)
+				later := time.AfterFunc(1500*time.Millisecond, func() { see(c.then) })
+				defer later.Stop()
+				if err := path.Stands(t.Context(), was, text); !errors.Is(err, c.want) {
+					t.Errorf("error %v, want %v", err, c.want)
+				}
+			})
+		})
+	}
+}
+
+// TestWhoDoesNotWaitHasPublishedAllTheSame: that nobody looked is told as that.
+func TestWhoDoesNotWaitHasPublishedAllTheSame(t *testing.T) {
+	path := switchctl.File(filepath.Join(t.TempDir(), "switch.yaml"))
+	synctest.Test(t, func(t *testing.T) {
+		if err := path.Publish(t.Context(), nil, empty); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		if err := path.Stands(ctx, nil, empty); !errors.Is(err, switchctl.ErrUnlooked) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("error %v, want ErrUnlooked and why", err)
+		}
+	})
 }
 
 // opener opens sources on a server, each closed with its test.
