@@ -82,7 +82,7 @@ func reconcileMutants() []mutant {
 		},
 		{
 			what: "a trouble is told", file: "reconcile/patience.go", pkg: pkg, run: "TestTroublesLastAsLongAsTheyDo",
-			old: `p.troubles[step] = t`, new: `_ = t`,
+			old: "\n\tp.troubles[step] = t", new: "\n\t_ = t",
 		},
 	}
 }
