@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"iter"
 	"regexp"
 	"strings"
 )
@@ -12,12 +13,14 @@ import (
 type result string
 
 const (
-	caught   result = "caught"   // a test failed by what it asserts
-	survived result = "SURVIVED" // its tests pass
-	leftOut  result = "LEFT OUT" // one of its tests did not run, and none failed
-	unbuilt  result = "UNBUILT"
-	hung     result = "HUNG"
-	panicked result = "PANICKED"
+	caught     result = "caught"   // a test failed by what it asserts
+	survived   result = "SURVIVED" // its tests pass
+	leftOut    result = "LEFT OUT" // one of its tests did not run, and none failed
+	unsaid     result = "UNSAID"   // a test failed, and none by what it asserts: a server did not start, a race
+	unreadable result = "UNREADABLE"
+	unbuilt    result = "UNBUILT"
+	hung       result = "HUNG"
+	panicked   result = "PANICKED"
 )
 
 // event is one line of go test -json.
@@ -30,40 +33,69 @@ var assertion = regexp.MustCompile(`^\s+\w+_test\.go:\d+: `)
 // which it does when it gives up.
 const bubbleLeft = "deadlock: main bubble goroutine has exited"
 
+// longest is the longest line of go test that is read.
+const longest = 16 << 20
+
+// events are the lines of go test -json; err tells, after the last, that there was more than
+// could be read.
+func events(out []byte, err *error) iter.Seq[event] {
+	return func(yield func(event) bool) {
+		lines := bufio.NewScanner(bytes.NewReader(out))
+		lines.Buffer(nil, longest)
+		for lines.Scan() {
+			var e event
+			if json.Unmarshal(lines.Bytes(), &e) == nil && !yield(e) {
+				return
+			}
+		}
+		*err = lines.Err()
+	}
+}
+
+// testOf is the test that a case belongs to.
+func testOf(test string) string {
+	name, _, _ := strings.Cut(test, "/")
+	return name
+}
+
 // judge reads what go test told of one package; by are the tests that failed, or why it says
 // nothing.
 func judge(out []byte) (got result, by string) {
-	var failed, skipped []string
-	var said string // the test that an assertion last spoke of
+	var failed, mute, skipped []string
+	var last string           // the test that an assertion last spoke of
+	said := map[string]bool{} // the tests that an assertion spoke of
 	passed := 0
-	for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {
-		var e event
-		if json.Unmarshal(lines.Bytes(), &e) != nil {
-			continue
-		}
-		top := e.Test != "" && !strings.Contains(e.Test, "/")
+	var err error
+	for e := range events(out, &err) {
+		whole := e.Test != "" && e.Test == testOf(e.Test)
 		switch {
 		case e.Action == "build-fail", strings.Contains(e.Output, "[build failed]"), strings.Contains(e.Output, "[setup failed]"):
 			return unbuilt, "no test of it ran"
-		case said != "" && strings.HasPrefix(e.Output, "panic: "+bubbleLeft):
-			return caught, said // it gave up in the middle, and left its bubble as it was
+		case last != "" && strings.HasPrefix(e.Output, "panic: "+bubbleLeft):
+			return caught, last // it gave up in the middle, and left its bubble as it was
 		case strings.HasPrefix(e.Output, "panic: test timed out"):
 			return hung, "in " + e.Test
 		case strings.HasPrefix(e.Output, "panic: "), strings.HasPrefix(e.Output, "fatal error: "):
 			return panicked, strings.TrimSpace(e.Output)
 		case assertion.MatchString(e.Output):
-			said = e.Test
-		case top && e.Action == "fail":
+			last, said[testOf(e.Test)] = e.Test, true
+		case whole && e.Action == "fail" && !said[e.Test]:
+			mute = append(mute, e.Test)
+		case whole && e.Action == "fail":
 			failed = append(failed, e.Test)
-		case top && e.Action == "pass":
+		case whole && e.Action == "pass":
 			passed++
-		case top && e.Action == "skip":
+		case whole && e.Action == "skip":
 			skipped = append(skipped, e.Test)
 		}
 	}
 	switch {
+	case err != nil:
+		return unreadable, err.Error()
 	case len(failed) > 0:
 		return caught, strings.Join(failed, ", ")
+	case len(mute) > 0:
+		return unsaid, strings.Join(mute, ", ")
 	case len(skipped) > 0:
 		return leftOut, strings.Join(skipped, ", ")
 	case passed == 0:
@@ -75,11 +107,12 @@ func judge(out []byte) (got result, by string) {
 // text is what go test would have printed.
 func text(out []byte) string {
 	var b strings.Builder
-	for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {
-		var e event
-		if json.Unmarshal(lines.Bytes(), &e) == nil {
-			b.WriteString(e.Output)
-		}
+	var err error
+	for e := range events(out, &err) {
+		b.WriteString(e.Output)
+	}
+	if err != nil {
+		b.WriteString(err.Error())
 	}
 	return b.String()
 }

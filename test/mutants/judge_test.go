@@ -1,6 +1,9 @@
 package main
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // TestOnlyAnAssertionCatches: a mutant that does not build, hangs or panics has shown nothing.
 func TestOnlyAnAssertionCatches(t *testing.T) {
@@ -10,9 +13,23 @@ func TestOnlyAnAssertionCatches(t *testing.T) {
 		by        string
 	}{
 		{"a test fails", `{"Action":"pass","Test":"TestA"}
+{"Action":"output","Test":"TestB/case","Output":"        b_test.go:9: got 1, want 2\n"}
 {"Action":"fail","Test":"TestB/case"}
 {"Action":"fail","Test":"TestB"}
 {"Action":"fail"}`, caught, "TestB"},
+		{"a server does not start", `{"Action":"output","Test":"TestA","Output":"    nacos.go:40: it does not answer\n"}
+{"Action":"fail","Test":"TestA"}`, unsaid, "TestA"},
+		{"a race", `{"Action":"output","Test":"TestA","Output":"WARNING: DATA RACE\n"}
+{"Action":"output","Test":"TestA","Output":"    testing.go:1617: race detected during execution of test\n"}
+{"Action":"fail","Test":"TestA"}`, unsaid, "TestA"},
+		{"one says it of itself, another fails", `{"Action":"output","Test":"TestA","Output":"    a_test.go:9: a log line\n"}
+{"Action":"pass","Test":"TestA"}
+{"Action":"fail","Test":"TestB"}`, unsaid, "TestB"},
+		{"a line over the limit of a scanner", `{"Action":"output","Test":"TestA","Output":"` + strings.Repeat("x", 100<<10) + `\n"}
+{"Action":"output","Test":"TestA","Output":"    a_test.go:9: got 1, want 2\n"}
+{"Action":"fail","Test":"TestA"}`, caught, "TestA"},
+		{"a line over every limit", `{"Action":"pass","Test":"TestA"}
+{"Action":"output","Test":"TestA","Output":"` + strings.Repeat("x", longest) + `\n"}`, unreadable, "bufio.Scanner: token too long"},
 		{"all pass", `{"Action":"pass","Test":"TestA"}
 {"Action":"pass"}`, survived, "all its tests pass"},
 		{"none ran", `{"Action":"output","Output":"testing: warning: no tests to run\n"}

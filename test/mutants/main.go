@@ -66,7 +66,7 @@ func all(ctx context.Context, w io.Writer, only string, limit time.Duration) (ok
 		fmt.Fprintf(w, "%-10s %5.1fs  %-24s %s  (%s)\n", got, time.Since(began).Seconds(), m.file, m.what, by)
 	}
 	fmt.Fprintf(w, "%d of %d mutants caught", counts[caught], len(chosen))
-	for _, other := range []result{survived, leftOut, unbuilt, hung, panicked} {
+	for _, other := range []result{survived, leftOut, unsaid, unreadable, unbuilt, hung, panicked} {
 		if n := counts[other]; n > 0 {
 			fmt.Fprintf(w, ", %d %s", n, other)
 		}

@@ -21,14 +21,14 @@ type runner struct {
 }
 
 // sound runs what the mutants' tests say of the tree as it is: a test that fails anyway
-// would catch everything.
+// would catch everything. Together they may take what each of them may.
 func (r *runner) sound(ctx context.Context, chosen []mutant) error {
 	runs := map[string][]string{}
 	for _, m := range chosen {
 		runs[m.pkg] = append(runs[m.pkg], m.run)
 	}
 	for _, pkg := range slices.Sorted(maps.Keys(runs)) {
-		out, err := r.test(ctx, pkg, strings.Join(runs[pkg], "|"), nil)
+		out, err := r.test(ctx, pkg, strings.Join(runs[pkg], "|"), r.limit*time.Duration(len(runs[pkg])), nil)
 		if err != nil {
 			return err
 		}
@@ -63,7 +63,7 @@ func (r *runner) try(ctx context.Context, m mutant) (got result, by string, err 
 	if err := os.WriteFile(list, overlay, 0o600); err != nil {
 		return "", "", err
 	}
-	out, err := r.test(ctx, m.pkg, m.run, []string{"-overlay", list})
+	out, err := r.test(ctx, m.pkg, m.run, r.limit, []string{"-overlay", list})
 	if err != nil {
 		return "", "", err
 	}
@@ -83,11 +83,11 @@ func (m mutant) apply(root string) ([]byte, error) {
 	return bytes.Replace(text, []byte(m.old), []byte(m.new), 1), nil
 }
 
-// test runs tests with the race detector and returns what go test told as JSON. Tests that
-// fail are no error.
-func (r *runner) test(ctx context.Context, pkg, run string, flags []string) ([]byte, error) {
+// test runs tests with the race detector, for limit at most, and returns what go test told as
+// JSON. Tests that fail are no error.
+func (r *runner) test(ctx context.Context, pkg, run string, limit time.Duration, flags []string) ([]byte, error) {
 	dir, pkg := r.module(pkg)
-	args := append([]string{"test", "-json", "-race", "-count=1", "-timeout", r.limit.String(), "-run", "^(" + run + ")$"}, flags...)
+	args := append([]string{"test", "-json", "-race", "-count=1", "-timeout", limit.String(), "-run", "^(" + run + ")$"}, flags...)
 	cmd := exec.CommandContext(ctx, "go", append(args, pkg)...)
 	cmd.Dir = dir
 	var out, errs bytes.Buffer
