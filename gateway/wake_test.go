@@ -52,10 +52,18 @@ func takeTurns(addr string, in io.Reader, out io.Writer) int {
 	if err != nil {
 		return 1
 	}
-	for served := false; !served; { // fifty that start at once on a busy machine: not each connects in time
+	began := time.Now()
+	for { // fifty that start at once on a busy machine: not each connects in time
 		l, err := c.Lock(context.Background(), fmt.Sprint("warm", os.Getpid()))
-		served = err == nil
 		_ = l.Unlock(context.Background())
+		if err == nil {
+			break
+		}
+		if time.Since(began) > 30*time.Second {
+			_, _ = fmt.Fprintln(os.Stderr, "waiter: not served:", err)
+			return 1
+		}
+		pause(20 * time.Millisecond)
 	}
 	lines, enc := bufio.NewReader(in), json.NewEncoder(out)
 	_ = enc.Encode(turnTaken{})
