@@ -5,6 +5,7 @@ import (
 	"errors"
 	"runtime"
 	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -127,6 +128,94 @@ func TestASlowRenewalLosesNoLock(t *testing.T) {
 			})
 		})
 	}
+}
+
+// renewalsOut is how many renewals the watchdogs have under way.
+func renewalsOut() int {
+	stacks := make([]byte, 1<<20)
+	return strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "gateway.(*watchdog).renewAll(")
+}
+
+// A renewal that waits long for its answer, since its locks can bear it, keeps no other lock of
+// its chain waiting that cannot.
+func TestALongRenewalStarvesNoShortLock(t *testing.T) {
+	p := strong()
+	p.TTL = 15 * time.Second
+	bubble(t, p, func(t *testing.T, k one) {
+		long := k.must("long")
+		kept := long.Context(t.Context())
+		k.Store.Hang(true)
+		time.Sleep(9800 * time.Millisecond) // tries of 0.2, 0.6 and 1.8 s have passed, one of 2.8 s is out
+		k.Store.Hang(false)
+		var short *gateway.Lock
+		eventually(t, 2*time.Second, "the store is asked again", func() (served bool) {
+			l, err := k.TryLock(t.Context(), "short", gateway.WithTTL(time.Second))
+			short = l
+			return err == nil
+		})
+		if n := renewalsOut(); n != 1 {
+			t.Fatalf("%d renewals are out: the test proves nothing", n)
+		}
+		ctx := short.Context(t.Context())
+		time.Sleep(time.Minute)
+		if ctx.Err() != nil {
+			t.Errorf("the short lock is lost, though the store answers: %v", context.Cause(ctx))
+		}
+		if kept.Err() != nil {
+			t.Errorf("the long one is lost: %v", context.Cause(kept))
+		}
+		_, _ = short.Unlock(t.Context()), long.Unlock(t.Context())
+	})
+}
+
+// A store that hangs under locks of many lengths gets a bounded number of renewals at once.
+func TestRenewalsBesideALongOneAreBounded(t *testing.T) {
+	p := strong()
+	p.TTL = 15 * time.Second
+	bubble(t, p, func(t *testing.T, k one) {
+		for i := range 60 {
+			k.must(strconv.Itoa(i), gateway.WithTTL(15*time.Second-time.Duration(i)*230*time.Millisecond))
+		}
+		k.Store.Hang(true)
+		most := 0
+		for range 300 {
+			time.Sleep(50 * time.Millisecond)
+			most = max(most, renewalsOut())
+		}
+		k.Store.Hang(false)
+		if most < 2 || most > 4 {
+			t.Errorf("%d renewals at once, want more than one and at most 4", most)
+		}
+	})
+}
+
+// A store that always needs longer than an attempt, and more locks than one Renew carries: an
+// answer is no reason to grant the next renewal so little time that it fails.
+func TestASlowStoreAnswersEveryRenewal(t *testing.T) {
+	p := strong()
+	p.TTL = 15 * time.Second
+	var hook heard[gateway.RenewInfo]
+	bubble(t, p, func(t *testing.T, k one) {
+		const all = 1200
+		for i := range all {
+			k.must("held" + strconv.Itoa(i))
+		}
+		k.Store.Slow(300 * time.Millisecond)
+		time.Sleep(20 * time.Second) // it has met it
+		known := len(hook.told())
+		time.Sleep(20 * time.Second)
+		failed := 0
+		after := hook.told()[known:]
+		for _, one := range after {
+			if one.Err != nil {
+				failed++
+			}
+		}
+		if failed > 0 || len(after) < 3*all {
+			t.Errorf("%d of %d renewals have failed", failed, len(after))
+		}
+		k.Store.Slow(0)
+	}, gateway.Hooks{Renewed: hook.hear})
 }
 
 func TestWatchdogSurvivesAShortOutage(t *testing.T) {

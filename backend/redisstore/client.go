@@ -14,7 +14,8 @@ const (
 	// maxDials bounds the connections that one pool makes at once, so that a server that
 	// answers too late is not met with a storm of new ones for those that timed out.
 	maxDials = 16
-	// socketTimeout ends what carries no deadline of its own; nothing here does.
+	// socketTimeout ends what takes longer, whatever its own deadline. The longest of those is
+	// a renewal's, which the watchdog of package gateway holds below it.
 	socketTimeout = 5 * time.Second
 )
 
