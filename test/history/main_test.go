@@ -2,6 +2,7 @@ package history
 
 import (
 	"encoding/json"
+	"flag"
 	"fmt"
 	"os"
 	"testing"
@@ -13,6 +14,11 @@ import (
 func TestMain(m *testing.M) {
 	text := os.Getenv(workerEnv)
 	if text == "" {
+		// Histories wait for troubles to pass and for ttls: two at a time on two cores leave
+		// both idle. Who says -parallel has his way.
+		if err := flag.Set("test.parallel", "4"); err != nil {
+			panic(err)
+		}
 		goleak.VerifyTestMain(m)
 		return
 	}
