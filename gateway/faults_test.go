@@ -30,6 +30,7 @@ func soakRounds() int {
 
 // A store that swallows what it is sent.
 func TestSoakFaultsThatSwallow(t *testing.T) {
+	t.Parallel()
 	storm(t, func(way *proxy, server *servers.RedisServer) []trouble {
 		return []trouble{
 			{"freeze", server.Freeze, server.Thaw, 1500 * time.Millisecond},
@@ -42,6 +43,7 @@ func TestSoakFaultsThatSwallow(t *testing.T) {
 
 // A store that is slow, breaks off, refuses, and comes and goes every second.
 func TestSoakFaultsThatBreak(t *testing.T) {
+	t.Parallel()
 	storm(t, func(way *proxy, server *servers.RedisServer) []trouble {
 		return []trouble{
 			{"slow by 300 ms", func() { way.Delay(300 * time.Millisecond) }, way.Begins(pass), 1200 * time.Millisecond},

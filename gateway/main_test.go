@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"flag"
 	"os"
 	"testing"
 
@@ -15,6 +16,11 @@ func TestMain(m *testing.M) {
 	}
 	if addr := os.Getenv(waiterAddr); addr != "" {
 		os.Exit(takeTurns(addr, os.Stdin, os.Stdout))
+	}
+	// What runs beside each other here waits, for servers and ttls: two at a time on two cores
+	// leave both idle. Who says -parallel has his way.
+	if err := flag.Set("test.parallel", "4"); err != nil {
+		panic(err)
 	}
 	goleak.VerifyTestMain(m)
 }

@@ -301,6 +301,7 @@ func slotOf(t *testing.T, s *refusing) int64 {
 // doubt and has one reason and outcome, too.
 func TestBrokenWaysHaveOneOutcome(t *testing.T) {
 	servers.Need(t, "redis-server")
+	t.Parallel()
 	for name, c := range map[string]struct {
 		begin  func(way *proxy, server *servers.RedisServer)
 		reason tierlock.Reason
@@ -313,6 +314,7 @@ func TestBrokenWaysHaveOneOutcome(t *testing.T) {
 	} {
 		for class, policy := range map[string]func() gateway.Policy{"strong": strong, "guarded": guarded, "weak": weak} {
 			t.Run(name+"/"+class, func(t *testing.T) {
+				t.Parallel()
 				server := servers.Redis(t)
 				way := newProxy(t, server.Addr())
 				var calls heard[gateway.AcquireInfo]
