@@ -54,6 +54,9 @@ type Config struct {
 	Logger *slog.Logger // nil: discard
 }
 
+// DefaultStoreTimeout is that of [Config.StoreTimeout].
+const DefaultStoreTimeout = 30 * time.Second
+
 // shortest is the least that Idle, Quiet and Tick may be.
 const shortest = time.Millisecond
 
@@ -110,7 +113,7 @@ func (c Config) withDefaults() Config {
 	c.Lateness = or(c.Lateness, time.Second)
 	c.Tick = min(or(c.Tick, time.Second), c.Idle, c.Quiet)
 	c.HookTimeout = or(c.HookTimeout, 30*time.Second)
-	c.StoreTimeout = or(c.StoreTimeout, 30*time.Second)
+	c.StoreTimeout = or(c.StoreTimeout, DefaultStoreTimeout)
 	c.Caps.PerMinute = or(c.Caps.PerMinute, 60)
 	c.Caps.Tries = or(c.Caps.Tries, 5)
 	c.Caps.FailureRatio = or(c.Caps.FailureRatio, 0.05)

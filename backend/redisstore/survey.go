@@ -16,8 +16,8 @@ const (
 	// surveyPage is how many keys a server looks through at once: a third of a millisecond,
 	// in which it serves nobody else.
 	surveyPage = 1000
-	// surveyed bounds what is looked through on one server.
-	surveyed = 1_000_000
+	// Surveyed bounds how many keys are looked through on one server.
+	Surveyed = 1_000_000
 	// straysTold bounds what is told of one server.
 	straysTold = 100
 )
@@ -27,7 +27,9 @@ type Survey struct {
 	Addr   string
 	Err    error // it could not be looked through to its end; what is below is what was found till then
 	Keys   int   // locks and records beside them that were looked at
-	Whole  bool  // every key of the server was gone through; false: its end was not reached in time, or within a million keys
+	Passed int   // keys that were gone through, whosesoever, to the thousand
+	Whole  bool  // every key of the server was gone through
+	Late   bool  // its end was not reached in time; neither Whole nor Late nor Err: not within [Surveyed] keys
 	Strays []Stray
 	More   int // strays beyond the first hundred
 }
@@ -68,7 +70,7 @@ func Denied(err error) bool { return denied(err) }
 func (n *node) survey(ctx context.Context, prefix string, longest time.Duration) Survey {
 	found := Survey{Addr: n.addr}
 	var cursor uint64
-	for gone := 0; gone < surveyed; gone += surveyPage {
+	for found.Passed < Surveyed {
 		var page []string
 		if page, cursor, found.Err = n.control.Scan(ctx, cursor, "*"+prefix+":*", surveyPage).Result(); found.Err != nil {
 			break
@@ -76,13 +78,14 @@ func (n *node) survey(ctx context.Context, prefix string, longest time.Duration)
 		if found.Err = n.surveyPage(ctx, &found, page, prefix, longest); found.Err != nil {
 			break
 		}
+		found.Passed += surveyPage
 		if cursor == 0 {
 			found.Whole = true
 			break
 		}
 	}
 	if timedOut(found.Err) || errors.Is(found.Err, context.DeadlineExceeded) {
-		found.Err = nil // that it is not whole says as much
+		found.Err, found.Late = nil, true
 	}
 	slices.SortFunc(found.Strays, func(a, b Stray) int { return strings.Compare(a.Key, b.Key) })
 	return found
@@ -149,7 +152,11 @@ func typeOf(key, prefix string) string {
 // isLock tells whether a key has the form prefix:chain:lock:what.
 func isLock(key, prefix string) bool {
 	rest, ok := strings.CutPrefix(key, prefix+":")
-	_, what, lock := strings.Cut(rest, ":lock:")
+	chain, what, lock := strings.Cut(rest, ":lock:")
 	_, err := tierlock.ParseKey(key)
-	return ok && lock && what != "" && err == nil
+	return ok && lock && chain != "" && strings.Trim(chain, chainBytes) == "" && what != "" && err == nil
 }
+
+// chainBytes are those that a chain's name may have; an application's own key of several parts,
+// as prefix:user:42:lock:x, is no lock of ours.
+const chainBytes = "abcdefghijklmnopqrstuvwxyz0123456789_-"

@@ -247,13 +247,10 @@ func (r *Reconciler) prepare(ctx context.Context) error {
 
 // createTables is one try; a server that hangs must not keep the next one from being made.
 func (r *Reconciler) createTables(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, or(r.cfg.Reconcile.StoreTimeout, storeTimeout))
+	ctx, cancel := context.WithTimeout(ctx, or(r.cfg.Reconcile.StoreTimeout, reconcile.DefaultStoreTimeout))
 	defer cancel()
 	return r.table.Create(ctx)
 }
-
-// storeTimeout is the default of reconcile.store_timeout.
-const storeTimeout = 30 * time.Second
 
 // group is the consumer group. A dry run has one of its own: what it has read and committed
 // must come once more to the run that repairs.
