@@ -35,20 +35,26 @@ const (
 	workers   = 6
 )
 
-// held is one hold as its process lived it, from after the grant to before the release.
+// held is one hold as its process lived it: surely from after the grant to before the release,
+// and not before it was asked for nor after the release had returned. Wherever the process
+// was stopped, the hold was no shorter than the one and no longer than the other.
 type held struct {
 	process, key, tier, holder string
-	from, to                   int64 // µs
+	from, to                   int64 // µs: it was held
+	asked, over                int64 // µs: it was not held before and after
 }
 
 func (h held) String() string {
-	return fmt.Sprintln("held", h.process, h.key, h.tier, h.holder, h.from, h.to)
+	return fmt.Sprintln("held", h.process, h.key, h.tier, h.holder, h.from, h.to, h.asked, h.over)
 }
 
-// overlaps tells by how much two holds of one key overlapped.
+// overlaps tells by how much two holds of one key overlapped at the least.
 func (h held) overlaps(o held) time.Duration {
 	return time.Duration(min(h.to, o.to)-max(h.from, o.from)) * time.Microsecond
 }
+
+// mayOverlap tells whether they can have overlapped at all.
+func (h held) mayOverlap(o held) bool { return min(h.over, o.over) >= max(h.asked, o.asked) }
 
 func serve(text string) (err error) {
 	part := strings.Split(text, "|")
@@ -113,16 +119,18 @@ func serve(text string) (err error) {
 // claim holds one key for a while.
 func claim(coupons *gateway.Chain, process string) (held, bool) {
 	ctx := context.Background()
+	asked := time.Now().UnixMicro()
 	lock, err := coupons.TryLock(ctx, fmt.Sprint("u", rand.IntN(customers)))
 	if err != nil {
 		rest(time.Millisecond)
 		return held{}, false
 	}
 	g := lock.Grant()
-	h := held{process: process, key: g.Key.String(), tier: g.Tier.String(), holder: g.RequestID.Fingerprint(), from: time.Now().UnixMicro()}
+	h := held{process: process, key: g.Key.String(), tier: g.Tier.String(), holder: g.RequestID.Fingerprint(), asked: asked, from: time.Now().UnixMicro()}
 	rest(time.Duration(5+rand.IntN(20)) * time.Millisecond)
 	h.to = time.Now().UnixMicro()
 	_ = lock.Unlock(ctx)
+	h.over = time.Now().UnixMicro()
 	return h, true
 }
 
@@ -164,7 +172,7 @@ func start(t *testing.T, name, redis, kafka, dir string) *process {
 		defer close(p.done)
 		for lines := bufio.NewScanner(out); lines.Scan(); {
 			var h held
-			_, err := fmt.Sscan(lines.Text(), new(string), &h.process, &h.key, &h.tier, &h.holder, &h.from, &h.to)
+			_, err := fmt.Sscan(lines.Text(), new(string), &h.process, &h.key, &h.tier, &h.holder, &h.from, &h.to, &h.asked, &h.over)
 			p.mu.Lock()
 			if err == nil {
 				p.holds = append(p.holds, h)
@@ -305,15 +313,15 @@ func TestNoOverlapOfASaturatedProcessIsMissed(t *testing.T) {
 	t.Logf("%d holds, %d local; %d clashes lived through, %d missed; %d findings, %d certain", len(all), full.in("local"), len(want), missed, len(found.by), certain)
 }
 
-// overlapping counts the pairs of a finding's holds that overlapped as their processes lived
-// them. A grant begins before its caller has it, and ends after he has let go: 5 ms cover
-// what the machine made of that. A hold that no process has lived is one whose caller had
-// given up; it is in no certain pair.
+// overlapping counts the pairs of a finding's holds that can have overlapped. A grant begins
+// before its caller has it, and ends after he has let go, and a process may be stopped for
+// any time between: so they count from their asking to the return of their release. A hold
+// that no process has lived is one whose caller had given up; it is in no certain pair.
 func overlapping(members []reconcile.Interval, lived map[string]held) (pairs int) {
 	for i := range members {
 		a, known := lived[members[i].Holder]
 		for j := range members[:i] {
-			if b, both := lived[members[j].Holder]; known && both && a.holder != b.holder && a.overlaps(b) > -5*time.Millisecond {
+			if b, both := lived[members[j].Holder]; known && both && a.holder != b.holder && a.mayOverlap(b) {
 				pairs++
 			}
 		}
