@@ -176,8 +176,14 @@ func ask(url string, id tierlock.RequestID) (tier string, err error) {
 func TestSIGTERMEndsAServingDaemonWithZero(t *testing.T) {
 	w := newWorld(t)
 	cmd, url := w.serve(t)
-	if tier := try(url, tierlock.NewRequestID()); tier != "shared" {
-		t.Errorf("tier %q", tier)
+	for id, end := tierlock.NewRequestID(), time.Now().Add(10*time.Second); ; { // a busy machine may need more than an attempt
+		tier := try(url, id)
+		if tier == "shared" {
+			break
+		}
+		if tier != "" || time.Now().After(end) {
+			t.Fatalf("tier %q", tier)
+		}
 	}
 	terminate(t, cmd)
 }

@@ -160,6 +160,55 @@ func TestSoakSaturated(t *testing.T) {
 	}
 }
 
+// The same on a real wire of a hundred places: payments fill 97 and 94 of them by turns, so that
+// with those between two questions it is full by a hair or not quite, for as long as the load
+// lasts. Coupons step down, and change at most twice a minute.
+func TestSoakFlapping(t *testing.T) {
+	if !soak() {
+		t.Skip("left out: its small version is in virtual time, TestFlappingAtTheEdge; run make soak")
+	}
+	const above, below = 97, 94
+	i := newInstance(t, servers.Redis(t), setup{
+		store: narrow(100), policy: func(name string, p *gateway.Policy) {
+			p.Attempt, p.Ladder.Timeouts = patience, 64 // a busy machine is no slow store
+			if name == "payment" {
+				p.Ladder.SaturateIn = time.Hour // they are the load, and stay
+			}
+		},
+		gateway: func(c *gateway.Config) { c.Audit = audit.Discard },
+	})
+	i.way.Delay(90 * time.Millisecond)
+	began := time.Now()
+	stop := crowd(above, func(caller, turn int) {
+		if since := time.Since(began) % (11 * time.Second); caller >= below && since > 7*time.Second {
+			wait(11*time.Second - since)
+		}
+		_, _ = once(i.payments, own(caller, turn))
+	})
+	defer stop()
+	var asked, local atomic.Int64
+	stopAsking := crowd(1, func(caller, turn int) {
+		tier, _ := once(i.coupons, own(above+caller, turn))
+		if asked.Add(1); tier == tierlock.Local {
+			local.Add(1)
+		}
+		wait(250 * time.Millisecond)
+	})
+	wait(5 * time.Minute)
+	stopAsking()
+	for _, s := range i.heard.of("coupon") {
+		t.Logf("%v to %v after %v: %s", s.From, s.To, s.Dwell, s.Reason)
+	}
+	most := i.heard.most("coupon", time.Minute, began)
+	t.Logf("%d of %d coupons local, at most %d changes within a minute", local.Load(), asked.Load(), most)
+	if most > 2 || local.Load() == 0 {
+		t.Errorf("%d changes within a minute, %d coupons local", most, local.Load())
+	}
+	if steps := i.heard.of("payment"); len(steps) > 0 {
+		t.Errorf("payments stepped: %v", steps)
+	}
+}
+
 // edge is a store whose wire is as full as its test says.
 type edge struct {
 	*gatewaytest.Store
