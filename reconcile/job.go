@@ -249,7 +249,7 @@ func (j *Job) Report() Report {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	r := j.books.report(&j.cfg, time.Now())
-	r.Stats.StoreTimeouts = j.patience.count()
+	r.StoreTimeouts = j.patience.count()
 	return r
 }
 

@@ -59,7 +59,7 @@ func TestADatabaseThatHangsIsToldAndWaitedFor(t *testing.T) {
 		}
 	}
 	soon("a second try", func() bool { return j.Stats().StoreTimeouts >= 2 })
-	if n := j.Report().Stats.StoreTimeouts; n < 2 {
+	if n := j.Report().StoreTimeouts; n < 2 {
 		t.Errorf("the report tells %d timeouts", n)
 	}
 	troubles := j.Troubles()
