@@ -41,8 +41,10 @@ func takeTurns(addr string, in io.Reader, out io.Writer) int {
 		return 1
 	}
 	defer func() { _ = store.Close() }()
+	p := strong().Flow()
+	p.Attempt, p.Ladder.Timeouts = 2*time.Second, 64 // it is about who wakes whom: a busy machine is no slow store
 	g, err := gateway.New(gateway.Config{
-		Chains: map[string]gateway.Policy{"order": strong().Flow()}, Stores: map[string]tierlock.Backend{"main": store}, Audit: new(gatewaytest.Audit),
+		Chains: map[string]gateway.Policy{"order": p}, Stores: map[string]tierlock.Backend{"main": store}, Audit: new(gatewaytest.Audit),
 	})
 	if err != nil {
 		return 1
