@@ -115,11 +115,14 @@ func (p Process) Switch(ctx context.Context, args []string) int {
 		return ExitUsage
 	}
 	words := 0
-	if f.verb == verbSet || f.verb == verbExtend || f.verb == verbPolicy {
+	if f.verb == verbSet || f.verb == verbExtend || f.verb == verbPolicy || f.verb == verbPromote {
 		words = 1000
 	}
 	if code, ok := p.parse(f.fs, args[1:], words); !ok {
 		return code
+	}
+	if err := f.checkWords(); err != nil {
+		return p.fail(*f.format, err)
 	}
 	cfg, code, ok := p.load(f.fs, f.path, *f.format)
 	if !ok {

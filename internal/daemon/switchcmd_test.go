@@ -115,6 +115,52 @@ func TestSwitchSetRefusesBeforeItAsks(t *testing.T) {
 	}
 }
 
+func TestSwitchTakesNoFlagForAChain(t *testing.T) {
+	config, document := switched(t)
+	order := []string{"--mode", "bypass", "--for", "1m", "--reason", "r", "--by", "b", "--confirm", "yes"}
+	const rule = "flags go before the chain"
+	for name, c := range map[string]struct {
+		verb  string
+		args  []string
+		wants []string
+	}{
+		"set":                        {"set", append(order, "coupon", "--dry-run"), []string{"--dry-run", rule}},
+		"set, foreign":               {"set", append(order, "--foreign", "coupon", "--dry-run"), []string{"--dry-run", rule}},
+		"set, a flag and its value":  {"set", append(order, "--foreign", "coupon", "--percent", "10"), []string{"--percent", rule}},
+		"set, behind the flags' end": {"set", append(order, "--foreign", "--", "-x"), []string{"-x", rule}},
+		"set, twice":                 {"set", append(order, "coupon", "--dry-run", "--foreign"), []string{"--dry-run", "--foreign", rule}},
+		"extend":                     {"extend", []string{"--for", "1m", "--by", "b", "coupon", "--confirm", "yes"}, []string{"--confirm", rule}},
+		"policy":                     {"policy", []string{"--by", "b", "coupon", "wait=1s", "--canary=10%"}, []string{"--canary=10%", rule}},
+		"promote":                    {"promote", []string{"--by", "b", "coupon", "--sign"}, []string{`"coupon"`, "promote takes flags only", "--sign", rule}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, file := range []string{config, filepath.Join(t.TempDir(), "none.yaml")} { // it is told before a file is read
+				code, stdout, stderr := sw(t, "yes\n", append([]string{c.verb, "-c", file}, c.args...)...)
+				if code != ExitUsage || stdout != "" || strings.Contains(stderr, "none.yaml") {
+					t.Errorf("code %d\n%s%s", code, stdout, stderr)
+				}
+				for _, want := range c.wants {
+					if !strings.Contains(stderr, want) {
+						t.Errorf("want %q in\n%s", want, stderr)
+					}
+				}
+			}
+		})
+	}
+	for _, chain := range []string{"Coupon", "a b", "kupón", ""} {
+		code, stdout, stderr := sw(t, "yes\n", append(append([]string{"set", "-c", config}, order...), "--foreign", chain)...)
+		if code != ExitUsage || !strings.Contains(stderr, "want ^[a-z0-9_-]+$") {
+			t.Errorf("foreign chain %q: code %d\n%s%s", chain, code, stdout, stderr)
+		}
+	}
+	if _, err := os.Stat(document); !os.IsNotExist(err) {
+		t.Error("something was published")
+	}
+	if code, _, stderr := sw(t, "", append(append([]string{"set", "-c", config}, order...), "--foreign", "another-chain_2")...); code != ExitOK {
+		t.Errorf("a foreign chain with a name: code %d, %s", code, stderr)
+	}
+}
+
 func TestSwitchOfAllWeakChainsHasAWordOfItsOwn(t *testing.T) {
 	config, document := switched(t)
 	args := []string{"set", "-c", config, "--mode", "local", "--for", "1m", "--reason", "drill", "--by", "oncall", "--all-weak"}

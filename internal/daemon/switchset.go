@@ -98,6 +98,22 @@ func settings(words []string) (map[string]any, error) {
 	return set, errors.Join(faults...)
 }
 
+// checkWords looks at what stands behind the flags of a verb that publishes. There the flag
+// package takes a flag for one more word: an order that was meant as a dry run would be a
+// real one, on a chain of that name besides.
+func (f *switchFlags) checkWords() error {
+	var faults []error
+	for _, word := range f.fs.Args() {
+		switch {
+		case strings.HasPrefix(word, "-"):
+			faults = append(faults, tierlock.Invalid("argument", word, "flags go before the chain"))
+		case f.verb == verbPromote:
+			faults = append(faults, tierlock.Invalid("argument", word, "promote takes flags only"))
+		}
+	}
+	return errors.Join(faults...)
+}
+
 // order makes an order of the flags and holds it against the configuration. What the
 // document's own rules say of it is told by [switchctl.Next].
 func (f *switchFlags) order(cfg Config, now time.Time) (switchctl.Order, error) {
@@ -140,6 +156,8 @@ func (f *switchFlags) order(cfg Config, now time.Time) (switchctl.Order, error) 
 	for _, name := range o.Chains {
 		policy, ours := cfg.Chains[name]
 		switch {
+		case !ours && f.foreign && !chainName.MatchString(name):
+			bad("chain", name, "want "+chainName.String()+", as every configuration does")
 		case !ours && !f.foreign:
 			bad("chain", name, cfg.otherChain()+": say --foreign for a chain of another service")
 		case ours && !f.breakGlass && policy.Ladder.NeedsBreakGlass(f.mode):
