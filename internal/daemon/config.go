@@ -205,7 +205,23 @@ func Load(path string) (Config, error) {
 	if err != nil {
 		return Config{}, tierlock.Invalid("-c", path, "cannot be read: "+err.Error())
 	}
-	return Parse(text)
+	c, err := Parse(text)
+	return c, ofFile(path, err)
+}
+
+// ofFile names the file in faults of the text as a whole, which have no field to be found by.
+func ofFile(path string, err error) error {
+	all := tierlock.Invalids(err)
+	if len(all) == 0 {
+		return err
+	}
+	named := make([]error, len(all))
+	for i, f := range all {
+		if named[i] = f; f.Field == "text" {
+			named[i] = tierlock.Invalid("-c", path, f.Rule)
+		}
+	}
+	return errors.Join(named...)
 }
 
 // Parse is Load on the text of a file.

@@ -27,6 +27,23 @@ chains:
   coupon: {class: weak, protects: "one claim of a coupon per user at a time", on_lost: reconcile, local: {permits: 1}, on_down: local}
 `
 
+func TestLoadNamesTheFileThatIsNoConfiguration(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                         "is empty",
+		"# later\n":                "is empty",
+		"stores: [a":               "is neither YAML nor JSON: line 1",
+		"just words":               "want fields (name: value) (line 1)",
+		"service: a\n---\nlog: {}": "holds a second document (line 2)",
+	} {
+		path := write(t, text)
+		_, err := Load(path)
+		all := tierlock.Invalids(err)
+		if len(all) != 1 || all[0].Field != "-c" || all[0].Value != path || !strings.Contains(all[0].Rule, want) {
+			t.Errorf("%q: %v, want -c %q and %q", text, err, path, want)
+		}
+	}
+}
+
 func TestChainsDecodeOverTheDefaultsOfTheirClass(t *testing.T) {
 	c, err := Parse([]byte(example))
 	if err != nil {
