@@ -20,7 +20,7 @@ type doctorFlags struct {
 	format  *string
 }
 
-const doctorUsage = `doctor -c FILE [--strict] [--output json]
+const doctorUsage = `doctor -c FILE [--strict] [--timeout 10s] [--output json]
 
 Looks at everything a daemon with this configuration would depend on, on the host where it
 would run, and says what to do about what is wrong. It changes nothing: in the folder of

@@ -95,6 +95,11 @@ func TestOneWrongFlagIsOneLine(t *testing.T) {
 	}{
 		{reportIn(t), []string{"--incident", "yesterday"}, `tierlock report: invalid value "yesterday" for flag -incident: want FROM..TO, as 2026-11-29T10:00:00Z..2026-11-29T10:30:00Z`},
 		{reportIn(t), []string{"show", "x.json", "--output", "xml"}, `tierlock report: invalid value "xml" for flag -output: want text, json, csv or html`},
+		{func(p Process, args []string) int { return p.Doctor(t.Context(), args) }, []string{"--timeout", "5"}, `tierlock doctor: invalid value "5" for flag -timeout: want a duration with its unit, as 300ms or 5s`},
+		{func(p Process, args []string) int { return p.Switch(t.Context(), append([]string{"set"}, args...)) }, []string{"--for", "10"}, `tierlock switch: invalid value "10" for flag -for: want a duration with its unit, as 300ms or 5s`},
+		{func(p Process, args []string) int { return p.Switch(t.Context(), append([]string{"set"}, args...)) }, []string{"--percent", "abc"}, `tierlock switch: invalid value "abc" for flag -percent: want a whole number, 0 or more`},
+		{func(p Process, args []string) int { return p.Switch(t.Context(), append([]string{"set"}, args...)) }, []string{"--dry-run=maybe"}, `tierlock switch: invalid boolean value "maybe" for -dry-run: want true or false`},
+		{reportIn(t), []string{"--max-records", "many"}, `tierlock report: invalid value "many" for flag -max-records: want a whole number`},
 		{whyIn(t), []string{"--at", "10:00"}, `tierlock why: invalid value "10:00" for flag -at: want an instant, as 2026-11-29T10:00:00.5Z`},
 	} {
 		code, stdout, stderr := command(t, c.f, c.args...)
