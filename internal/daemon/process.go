@@ -111,7 +111,7 @@ func ruled(fs *flag.FlagSet, err error) string {
 		if !found || !typed {
 			return
 		}
-		rule := ""
+		var rule string
 		switch value.Get().(type) {
 		case time.Duration:
 			rule = "want a duration with its unit, as 300ms or 5s"
