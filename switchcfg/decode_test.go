@@ -38,7 +38,8 @@ type store struct {
 }
 
 type Pool struct {
-	PoolSize int `yaml:"pool_size"`
+	PoolSize int   `yaml:"pool_size"`
+	MaxBytes int64 `yaml:"max_bytes"`
 }
 
 func TestDecodeReadsEveryKind(t *testing.T) {
@@ -94,6 +95,9 @@ func TestDecodeNamesTheFault(t *testing.T) {
 		"number for text":     {"name: 42", "name", "42", "want text (in quotes"},
 		"text for bool":       {"on: yes", "on", "yes", "want true or false"},
 		"text for number":     {"count: '7'", "count", "7", "want a whole number from 0 to 255"},
+		"words for a number":  {"pool_size: many", "pool_size", "many", "want a whole number (line 1)"},
+		"a size and its unit": {"max_bytes: 64MiB", "max_bytes", "64MiB", "want a whole number, in bytes, without a unit (line 1)"},
+		"beyond any number":   {"pool_size: 9223372036854775808", "pool_size", "9223372036854775808", "want a whole number from -9223372036854775808 to"},
 		"number too high":     {"count: 256", "count", "256", "want a whole number from 0 to 255"},
 		"number too low":      {"size: -129", "size", "-129", "want a whole number from -128 to 127"},
 		"negative unsigned":   {"count: -1", "count", "-1", "want a whole number from 0 to 255"},

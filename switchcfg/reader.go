@@ -93,8 +93,15 @@ func (r *reader) kind(path string, n *yaml.Node, v reflect.Value) {
 		}
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
 		limit := int64(math.MaxInt64) >> (64 - v.Type().Bits())
+		i, err := strconv.ParseInt(n.Value, 10, v.Type().Bits())
 		rule := fmt.Sprintf("want a whole number from %d to %d", -limit-1, limit)
-		if i, err := strconv.ParseInt(n.Value, 10, v.Type().Bits()); r.number(path, n, rule, err, "!!int") {
+		if limit == math.MaxInt64 && !errors.Is(err, strconv.ErrRange) { // bounds that nobody meets tell nothing
+			rule = "want a whole number"
+			if strings.HasSuffix(path, "_bytes") {
+				rule += ", in bytes, without a unit"
+			}
+		}
+		if r.number(path, n, rule, err, "!!int") {
 			v.SetInt(i)
 		}
 	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
