@@ -364,6 +364,9 @@ func TestReportAndWhyRefuseBadInput(t *testing.T) {
 		{whyIn(t), []string{"-c", good, "--biz", "coupon:1"}, "at: is required"},
 		{whyIn(t), []string{"-c", good, "--at", "2026-11-29T10:00:00Z"}, "biz: is required"},
 		{whyIn(t), []string{"-c", good, "--key", "a b", "--at", "2026-11-29T10:00:00Z"}, "key"},
+		{whyIn(t), []string{"-c", good, "--key", "foo", "--at", "2026-11-29T10:00:00Z"}, `key "foo": want <prefix>:<chain>:lock:<id>`},
+		{whyIn(t), []string{"-c", good, "--key", "biz:coupon:u3", "--at", "2026-11-29T10:00:00Z"}, "want <prefix>:<chain>:lock:<id>"},
+		{whyIn(t), []string{"-c", good, "--key", "coupon:digest:12", "--at", "2026-11-29T10:00:00Z"}, "want <prefix>:<chain>:lock:<id>"},
 	} {
 		if code, stdout, stderr := command(t, x.f, x.args...); code != ExitUsage || !strings.Contains(stderr, x.says) || stdout != "" {
 			t.Errorf("%v: code %d\n%s%s", x.args, code, stdout, stderr)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"flag"
+	"regexp"
 	"strings"
 	"time"
 
@@ -63,7 +64,7 @@ func (p Process) askWhy(ctx context.Context, cfg Config, f *whyFlags) (*incident
 		q.Type, q.ID = kind, id
 	}
 	if f.key != "" {
-		key, err := tierlock.ParseKey(f.key)
+		key, err := wholeKey(f.key)
 		if err != nil {
 			return nil, err
 		}
@@ -85,4 +86,21 @@ func (p Process) askWhy(ctx context.Context, cfg Config, f *whyFlags) (*incident
 		return nil, err
 	}
 	return incident.Why(ctx, q)
+}
+
+// wholeKeys are the forms in which a lock's key stands in events, see audit.Digest for the
+// second.
+var wholeKeys = regexp.MustCompile(`^(.+:[a-z0-9_-]+:lock:.+|[a-z0-9_-]+:digest:[0-9a-f]{32})$`)
+
+// wholeKey refuses what is no lock's key. Nobody ever held such a one, and an answer that
+// says so, and that every event was seen, would be an alibi made of a typing error.
+func wholeKey(text string) (tierlock.Key, error) {
+	key, err := tierlock.ParseKey(text)
+	if err != nil {
+		return tierlock.Key{}, err
+	}
+	if !wholeKeys.MatchString(text) {
+		return tierlock.Key{}, tierlock.Invalid("key", text, "want <prefix>:<chain>:lock:<id>, or <chain>:digest:<32 hex digits>")
+	}
+	return key, nil
 }
