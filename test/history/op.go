@@ -26,7 +26,7 @@ type Outcome string
 const (
 	Granted  Outcome = "granted"  // Acquire
 	Held     Outcome = "held"     // Acquire: by another
-	Unsent   Outcome = "unsent"   // Acquire: refused without asking the store
+	Unsent   Outcome = "unsent"   // Acquire, Renew: refused without asking the store, or maybe so
 	Kept     Outcome = "kept"     // Renew
 	Lost     Outcome = "lost"     // Renew: not this holder's any more
 	Released Outcome = "released" // Release

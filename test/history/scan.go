@@ -70,6 +70,8 @@ func Orphans(h *History, grace time.Duration) (faults []string) {
 				return op.Call <= stand.At+int64(h.Attempt) && stand.At <= op.Return+int64(grace)
 			case op.Kind == Acquire && op.Return == 0: // killed while it asked
 				return stand.At <= notAfter(op, h.Attempt)+op.TTL
+			case op.Kind == Release && op.Return == 0: // or while it gave it back
+				return stand.At <= op.Call+op.TTL
 			case op.Kind == Acquire && op.Outcome == Granted && !h.ended(op):
 				return stand.At <= op.Return+op.TTL
 			}

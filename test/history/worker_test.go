@@ -202,6 +202,7 @@ func (w *worker) under(ctx context.Context, n int, id string, l *gateway.Lock, g
 	op.Kind, op.Call = Release, w.clock.now()
 	line.Return = min(op.Call, w.clock.at(l.Grant().ExpiresAt))
 	w.say(&line)
+	w.say(&op) // killed on the way back from the store, it has given the lock back all the same
 	if err := l.Unlock(context.Background()); err == nil {
 		op.Outcome = Released
 	}
@@ -211,13 +212,14 @@ func (w *worker) under(ctx context.Context, n int, id string, l *gateway.Lock, g
 
 func (w *worker) renew(op Op, l *gateway.Lock) {
 	op.Kind, op.Call = Renew, w.clock.now()
+	w.say(&op)
 	err := l.Renew(context.Background(), time.Duration(op.TTL))
 	op.Return = w.clock.now()
 	switch {
 	case err == nil:
 		op.Outcome = Kept
 	case errors.Is(err, tierlock.ErrLost):
-		return // maybe known without asking: says nothing of the store
+		op.Outcome = Unsent // maybe known without asking: says nothing of the store
 	}
 	w.say(&op)
 }
