@@ -27,7 +27,8 @@ import (
 //
 // A chain that leaves its store takes its load along, so a wire that it fills by itself looks
 // free as soon as it has left: without the longer stay after a relapse it would be back in
-// two seconds and away again in five, for as long as the load lasts.
+// two seconds and away again in five, for as long as the load lasts. A chain that would refuse
+// all that time is served meanwhile, up to p.Relaxed of the wire: see [Decide].
 type Machine struct {
 	State  State
 	Epoch  uint64          // edges so far
@@ -39,6 +40,7 @@ type Machine struct {
 	known int       // probes that were already answered when State was entered
 	left  time.Time // when Saturated was last left for Normal; zero: never
 	stay  time.Time // until when Saturated is not left for Normal; zero: as soon as it may
+	eased bool      // Saturated would have been left already, were it not for stay
 }
 
 // Start returns a healthy machine. A process starts in Normal: it knows nothing else yet,
@@ -115,7 +117,8 @@ func downReason(p *Policy, s Signals) tierlock.Reason {
 }
 
 // sample keeps the runs of full and free samples, and notices when the count of answered
-// probes started over: all of it is news then.
+// probes started over: all of it is news then. Eased stays: from then on the gate itself looks
+// at the wire, at each attempt and not five times a second.
 func (m *Machine) sample(p *Policy, s Signals) {
 	occupancy := s.Occupancy
 	if p.Class == ClassWeak {
@@ -123,6 +126,9 @@ func (m *Machine) sample(p *Policy, s Signals) {
 	}
 	m.full = run(m.full, occupancy >= p.Saturated, s.At)
 	m.free = run(m.free, occupancy < p.Relaxed, s.At)
+	if m.State == Saturated && !m.free.IsZero() && s.At.Sub(m.free) >= p.RelaxIn {
+		m.eased = true
+	}
 	if answered(m.State, s) < m.known {
 		m.known = 0
 	}

@@ -130,6 +130,47 @@ func TestWeakChainIsSaturatedByItsPartOfTheWire(t *testing.T) {
 	}
 }
 
+// After a relapse the wire is left for a minute. Who has another way takes it; who would refuse
+// all that time is served again once the wire has been free for as long as it must.
+func TestWhoWouldRefuseIsServedWhileItWaitsOutARelapse(t *testing.T) {
+	guarded, failing := degrade.Strong(), degrade.Weak()
+	guarded.VersionGuard, failing.OnSaturated = true, degrade.FallbackFail
+	busy, free := looks(26, degrade.Signals{Occupancy: 1}), looks(11, degrade.Signals{})
+	relapsed := slices.Concat(busy, free, busy)
+	for name, c := range map[string]struct {
+		policy degrade.Policy
+		tier   tierlock.Tier // during the minute
+		served bool
+	}{
+		"strong": {degrade.Strong(), 0, true}, "weak that fails": {failing, 0, true},
+		"strong with version guard": {guarded, tierlock.Optimistic, false}, "weak": {degrade.Weak(), tierlock.Local, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			route := func(since ...[]degrade.Signals) degrade.Route {
+				m, at := follow(&c.policy, slices.Concat(append([][]degrade.Signals{relapsed}, since...)...))
+				if m.State != degrade.Saturated {
+					t.Fatalf("%v", m.State)
+				}
+				return degrade.Decide(&c.policy, nil, &m, at, 0)
+			}
+			for _, since := range [][]degrade.Signals{nil, free[:10], slices.Concat(free[:10], busy[:1], free[:10])} {
+				if r := route(since); r.Tier != c.tier {
+					t.Errorf("before the wire was free for long enough: %+v", r)
+				}
+			}
+			for _, then := range [][]degrade.Signals{nil, looks(30, degrade.Signals{Occupancy: .9}), busy} {
+				r := route(free, then)
+				switch {
+				case !c.served && r.Tier != c.tier:
+					t.Errorf("left its other way: %+v", r)
+				case c.served && (r.Tier != tierlock.Shared || r.Admit != degrade.AdmitRamp || r.Share != c.policy.Relaxed || r.Reason != tierlock.ReasonSaturated):
+					t.Errorf("not served up to where the wire counts as free: %+v", r)
+				}
+			}
+		})
+	}
+}
+
 func TestRampDoublesEverySecond(t *testing.T) {
 	p := degrade.Strong()
 	m, at := follow(&p, append(looks(1, degrade.Signals{Refused: true}), looks(1, degrade.Signals{Probes: 1})...))

@@ -22,7 +22,8 @@ import "github.com/tierlock/tierlock"
 // shared, and the one request that got no answer is told what a timeout is told.
 //
 // The machine's own state Saturated is not meant here: a chain in it is refused by
-// [Decide] at once, and a strong one then with system_error. Where on_saturated says
+// [Decide] at once, and a strong one then with system_error; but for one that only waits out a
+// relapse, and finds no place in what is free. Where on_saturated says
 // coalesce, whoever finds no place in time is told what a full wire is told.
 func (p *Policy) Refusal(why tierlock.Reason) tierlock.Verdict {
 	switch why {

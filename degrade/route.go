@@ -13,7 +13,7 @@ type Admit uint8
 const (
 	AdmitAll     Admit = iota // as the wire allows
 	AdmitTrickle              // the store is slow: a few a second try, the rest are answered at once
-	AdmitRamp                 // the store is coming back: Route.Share of the wire may be out
+	AdmitRamp                 // Route.Share of the wire may be out: the store is coming back, or was full too often
 	AdmitOne                  // the wire is full: one of this process at a time for each key, the others wait for it
 )
 
@@ -59,7 +59,13 @@ func (p *Policy) followed(m *Machine, at time.Time) Route {
 	case Recovering:
 		return Route{Tier: tierlock.Shared, Admit: AdmitRamp, Share: m.Ramp(p, at), Reason: m.Reason}
 	case Saturated:
-		return p.below(p.OnSaturated, m.Reason)
+		r := p.below(p.OnSaturated, m.Reason)
+		if r.Tier == 0 && m.eased {
+			// Only the longer stay after a relapse keeps it here. A chain that has another way
+			// takes it; this one would refuse for a minute what a free wire could serve.
+			return Route{Tier: tierlock.Shared, Admit: AdmitRamp, Share: p.Relaxed, Reason: m.Reason}
+		}
+		return r
 	case Down:
 		return p.below(p.OnDown, m.Reason)
 	}

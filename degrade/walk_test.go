@@ -30,6 +30,7 @@ type walk struct {
 	*testing.T
 	left  time.Time      // when Saturated was last left for Normal
 	stay  time.Time      // until when it may not be left again
+	eased bool           // saturated, and the wire has been free for two seconds since
 	order *degrade.Order // that lies over it all, for a while
 	seed  uint64
 	rnd   *rand.Rand
@@ -48,8 +49,8 @@ func newWalk(t *testing.T, seed uint64) *walk {
 	}
 	s := degrade.Signals{At: epoch}
 	p.Observe = rnd.IntN(8) == 0
-	if p.Class == degrade.ClassWeak && rnd.IntN(2) == 0 {
-		p.OnSaturated = degrade.FallbackCoalesce
+	if p.Class == degrade.ClassWeak {
+		p.OnSaturated = []degrade.Fallback{degrade.FallbackLocal, degrade.FallbackCoalesce, degrade.FallbackFail}[rnd.IntN(3)]
 	}
 	return &walk{T: t, seed: seed, rnd: rnd, p: p, m: degrade.Start(epoch), s: s, since: []degrade.Signals{s}}
 }
@@ -60,6 +61,26 @@ func (w *walk) run(looks int) {
 		w.look()
 	}
 	w.heals()
+	w.relapses()
+	for range looks / 10 {
+		w.change()
+		w.look()
+	}
+	w.heals()
+}
+
+// relapses fills a healthy target's wire, frees it, and fills it again, which chance alone
+// hardly ever does within a minute and without a fault between.
+func (w *walk) relapses() {
+	for range 3 * 26 {
+		full := 1.0
+		if n := len(w.since); w.m.State == degrade.Saturated && n < 15+w.rnd.IntN(10) {
+			full = .7
+		}
+		w.s.At = w.s.At.Add(200 * time.Millisecond)
+		w.s.Occupancy, w.s.WeakOccupancy = full, full
+		w.look()
+	}
 }
 
 // change makes one thing happen to the target, or only lets time pass.
@@ -126,7 +147,10 @@ func (w *walk) look() {
 		w.check(edge.Dwell == w.s.At.Sub(was.Since) && edge.Dwell == w.s.At.Sub(w.since[0].At), "dwell %v", edge.Dwell)
 		w.check((edge.Reason == "") == (edge.To == degrade.Normal), "to %v for reason %q", edge.To, edge.Reason)
 		w.earned(edge)
-		w.since = []degrade.Signals{w.s}
+		w.since, w.eased = []degrade.Signals{w.s}, false
+	}
+	if w.m.State == degrade.Saturated && w.held(2*time.Second, func(o float64) bool { return o < .8 }) {
+		w.eased = true
 	}
 	w.routed()
 }
@@ -235,6 +259,9 @@ func (w *walk) led(r degrade.Route) {
 	one := w.m.State == degrade.Saturated && w.p.OnSaturated == degrade.FallbackCoalesce
 	w.check(one == (r.Admit == degrade.AdmitOne) && (!one || r.Tier == tierlock.Shared), "%+v while %v, on_saturated %v", r, w.m.State, w.p.OnSaturated)
 	w.check((r.Verdict == tierlock.Verdict{}) == (r.Tier == tierlock.Shared || r.Tier == tierlock.Local), "route %+v", r)
+	refuses := strong && !w.p.VersionGuard || !strong && w.p.OnSaturated == degrade.FallbackFail
+	served := w.m.State == degrade.Recovering || w.eased && refuses
+	w.check(served == (r.Admit == degrade.AdmitRamp), "%+v while %v, eased %v", r, w.m.State, w.eased)
 	w.check(r.Admit != degrade.AdmitRamp || r.Share > 0 && r.Share <= 1, "share %v", r.Share)
 }
 

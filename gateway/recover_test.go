@@ -119,3 +119,34 @@ func TestTheCallThatFindsTheStoreGoneIsServedLocally(t *testing.T) {
 		}
 	})
 }
+
+// A relapse keeps the ladder where it is for a minute. A strong chain, which would refuse all
+// that time, is served as soon as the wire has been free for two seconds, and told what a full
+// wire tells when it is full again.
+func TestAStrongChainIsServedWhileItWaitsOutARelapse(t *testing.T) {
+	bubble(t, strong(), func(t *testing.T, k one) {
+		full := func() {
+			k.Store.Saturate(true)
+			time.Sleep(6 * time.Second)
+			if _, v := k.ask("a"); v.Outcome != tierlock.SystemError {
+				t.Fatalf("told %v, want to be refused", v)
+			}
+			k.Store.Saturate(false)
+			eventually(t, 2500*time.Millisecond, "served", func() bool { tier, _ := k.ask("a"); return tier == tierlock.Shared })
+		}
+		full()
+		full()
+		if state := k.Status().Chains[0].Targets[0].State; state != degrade.Saturated {
+			t.Fatalf("%v, want a ladder that waits out its relapse", state)
+		}
+		if next := k.explain("a").Next; next.Tier != tierlock.Shared || next.Admits != "ramp" || next.Share != .8 || next.Reason != tierlock.ReasonSaturated {
+			t.Errorf("explained as %+v", next)
+		}
+		k.Store.Saturate(true)
+		if _, v := k.ask("a"); v.Outcome != tierlock.Timeout || v.Reason != tierlock.ReasonSaturated {
+			t.Errorf("told %v, want what a full wire tells", v)
+		}
+		k.Store.Saturate(false)
+		eventually(t, time.Minute, "normal", func() bool { return k.Status().Chains[0].Targets[0].State == degrade.Normal })
+	})
+}

@@ -55,6 +55,7 @@ const (
 	gotSlow    = "slow"    // the store is slow: two a second try
 	gotRamp    = "recovering"
 	gotOne     = "coalesced" // the wire is full: one call at a time for each key
+	gotPart    = "relapsed"  // the wire was full too often: what is free of it serves
 )
 
 // got is what a call got.

@@ -227,7 +227,7 @@ func (d *alldown) check(t *testing.T) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, name := range []string{"payment", "order", "coupon", "voucher"} {
-		p99 := d.heard.p99(name)
+		p99, _ := d.heard.p99(name)
 		t.Logf("%s: answers p99 %v", name, p99)
 		if p99 > 220*time.Millisecond && soak() {
 			t.Errorf("%s: p99 of the answers is %v", name, p99)

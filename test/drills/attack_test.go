@@ -58,7 +58,7 @@ func TestAttack(t *testing.T) {
 	fewDials(t, dialled())
 	i.leavesNothing(t, server)
 	s.balances(t)
-	p99 := i.heard.p99("order")
+	p99, _ := i.heard.p99("order")
 	t.Logf("%d orders, %d sold (%.4f %%), %d of them by version, %d found the sku busy, %d refused; answers p99 %v",
 		s.asked.Load(), s.sold.Load(), 100*s.share(), s.byVersion.Load(), s.busy.Load(), s.refused.Load(), p99)
 	if s.share() < wanted || s.byVersion.Load() == 0 {

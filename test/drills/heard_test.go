@@ -13,9 +13,14 @@ import (
 // heard keeps what an instance's hooks told.
 type heard struct {
 	mu    sync.Mutex
-	steps []gateway.StepInfo         // guarded by mu
-	took  map[string][]time.Duration // of answers, by chain; guarded by mu
+	steps []gateway.StepInfo  // guarded by mu
+	took  map[string][]answer // by chain; guarded by mu
 }
+
+// answer is how long a caller's answer took, without what the process did not get to run, and
+// how much of that it waited for another holder of its key: that is its own budget, up to the
+// policy's wait, and no fault of the store makes it longer.
+type answer struct{ took, waited time.Duration }
 
 func (h *heard) hooks() gateway.Hooks {
 	return gateway.Hooks{
@@ -26,9 +31,9 @@ func (h *heard) hooks() gateway.Hooks {
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			if h.took == nil {
-				h.took = map[string][]time.Duration{}
+				h.took = map[string][]answer{}
 			}
-			h.took[a.Chain] = append(h.took[a.Chain], took)
+			h.took[a.Chain] = append(h.took[a.Chain], answer{took, a.Waited})
 		},
 	}
 }
@@ -56,17 +61,25 @@ func (h *heard) reached(chain string, state degrade.State, after time.Time) (at 
 	return at, false
 }
 
-// p99 of a chain's answers since it was last asked.
-func (h *heard) p99(chain string) time.Duration {
+// p99 of a chain's answers since it was last asked: as the caller had them, and without the
+// wait for another holder.
+func (h *heard) p99(chain string) (whole, own time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	all := h.took[chain]
 	delete(h.took, chain)
 	if len(all) == 0 {
-		return 0
+		return 0, 0
 	}
-	slices.Sort(all)
-	return all[len(all)*99/100]
+	of := func(length func(answer) time.Duration) time.Duration {
+		lengths := make([]time.Duration, len(all))
+		for i, a := range all {
+			lengths[i] = length(a)
+		}
+		slices.Sort(lengths)
+		return lengths[len(lengths)*99/100]
+	}
+	return of(func(a answer) time.Duration { return a.took }), of(func(a answer) time.Duration { return a.took - a.waited })
 }
 
 // whole checks that no edge was lost or told twice, that each begins where the one before

@@ -17,6 +17,18 @@ func degradeMutants() []mutant {
 			old: `next.stay = s.At.Add(p.SteadyIn)`, new: `next.stay = s.At`,
 		},
 		{
+			what: "who would refuse is served while it waits out a relapse", file: machine, pkg: pkg, run: "TestWhoWouldRefuseIsServedWhileItWaitsOutARelapse",
+			old: `m.eased = true`, new: `m.eased = false`,
+		},
+		{
+			what: "but not before the wire was free for relax_in", file: machine, pkg: pkg, run: "TestWhoWouldRefuseIsServedWhileItWaitsOutARelapse",
+			old: `if m.State == Saturated && !m.free.IsZero() && s.At.Sub(m.free) >= p.RelaxIn {`, new: `if m.State == Saturated && !m.free.IsZero() {`,
+		},
+		{
+			what: "nor one that has another way", file: route, pkg: pkg, run: "TestWhoWouldRefuseIsServedWhileItWaitsOutARelapse",
+			old: `if r.Tier == 0 && m.eased {`, new: `if m.eased {`,
+		},
+		{
 			what: "a wire is full from 95 %", file: machine, pkg: pkg, run: "TestMachineEdges|TestRandomWalk",
 			old: `occupancy >= p.Saturated`, new: `occupancy > p.Saturated`,
 		},
