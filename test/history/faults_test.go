@@ -73,8 +73,8 @@ func forget(t *testing.T, dialect guard.Dialect) {
 		{"emptied again and again", nil, func() { r.empty(10) }, 0},
 		{"killed, and back without memory", r.server.Kill, r.server.Restart, 300 * time.Millisecond},
 		{"a process stands still, and its store forgets", r.workers[0].halt, func() { r.empty(1); r.workers[0].resume() }, 1200 * time.Millisecond},
-		{"replaced by an empty one", func() { r.way.Lead(other.Addr()); r.look(other) }, nil, time.Second},
-		{"the old one is back", func() { r.back() }, nil, time.Second},
+		{"replaced by an empty one", func() { r.replace(other) }, nil, time.Second},
+		{"the old one is back", func() { r.replace(r.server) }, nil, time.Second},
 	}, rounds())...)
 	r.workers[2].kill()
 	wait(500 * time.Millisecond)
@@ -89,12 +89,12 @@ func forget(t *testing.T, dialect guard.Dialect) {
 	}
 }
 
-// back leads to the first server again, which has nothing left of what it knew, as a demoted
-// master has not: what was given back to the other one meanwhile could never reach it.
-func (r *run) back() {
-	r.look(r.server)
+// replace leads to another server, which has nothing left of what it knew when it was left, as a
+// demoted master has not: what was given back meanwhile could never reach it.
+func (r *run) replace(by *servers.RedisServer) {
+	r.look(by)
 	r.empty(1)
-	r.way.Lead(r.server.Addr())
+	r.way.Lead(by.Addr())
 }
 
 // empty makes the store forget every lock, n times.
