@@ -51,7 +51,7 @@ func (l *link) requests() {
 	defer chunks.Put(data)
 	for {
 		n, err := l.client.Read(data[:])
-		if n > 0 && l.mayPass() {
+		if n > 0 && l.mayPass(HoldBack) {
 			if _, err := l.server.Write(data[:n]); err != nil {
 				return
 			}
@@ -62,9 +62,9 @@ func (l *link) requests() {
 	}
 }
 
-// mayPass waits while requests are held back, and tells whether they are delivered then.
-func (l *link) mayPass() bool {
-	for held := l.way.holds(); held != nil; held = l.way.holds() {
+// mayPass waits while f holds back, and tells whether what waited is delivered then.
+func (l *link) mayPass(f Fault) bool {
+	for held := l.way.holds(f); held != nil; held = l.way.holds(f) {
 		select {
 		case <-held:
 		case <-l.ended:
@@ -109,7 +109,7 @@ func (l *link) deliver(queue <-chan reply) {
 			return
 		}
 		var err error
-		if !l.swallowed.Load() {
+		if l.mayPass(HoldReplies) {
 			_, err = l.client.Write(r.data[:r.n])
 		}
 		chunks.Put(r.data)

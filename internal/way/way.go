@@ -25,6 +25,7 @@ const (
 	LoseReplies       // the server does what it is told, and nobody hears of it
 	BlackHole         // nothing passes, and what stood when it began never will again
 	HoldBack          // requests wait, and are delivered when it ends
+	HoldReplies       // the server does what it is told, and its replies wait until it ends
 	ResetReply        // the first reply of a connection cuts it
 	Refuse            // new connections are closed at once, and standing ones cut
 	Silent            // new connections are accepted and lead nowhere; standing ones work
@@ -198,11 +199,11 @@ func (w *Way) join(up *listening, client net.Conn) {
 
 func (w *Way) is(f Fault) bool { return Fault(w.now.Load()) == f }
 
-// holds returns what to wait for before a request is delivered; nil: nothing.
-func (w *Way) holds() <-chan struct{} {
+// holds returns what to wait for before something passes that f holds back; nil: nothing.
+func (w *Way) holds(f Fault) <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.is(HoldBack) {
+	if w.is(f) {
 		return w.moved
 	}
 	return nil

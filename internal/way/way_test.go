@@ -262,6 +262,7 @@ func TestFaultsDoWhatTheySay(t *testing.T) {
 		"lost":       {way.LoseReplies, false, false, 2, true},
 		"black hole": {way.BlackHole, false, false, 0, false},
 		"held back":  {way.HoldBack, false, false, 0, true},
+		"kept":       {way.HoldReplies, false, false, 2, true},
 		"reset":      {way.ResetReply, false, false, 2, false},
 		"refused":    {way.Refuse, false, false, 0, false},
 		"silent":     {way.Silent, true, false, 1, true},

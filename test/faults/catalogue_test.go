@@ -69,7 +69,7 @@ var catalogue = []row{
 	{id: "C2", fault: "process hardly gets to run", expected: "nobody else is granted before it had to stop; the loss is told", test: starved},
 	{id: "C3", fault: "machine suspended", expected: "not promised: the monotonic clock stands still (decision 0037)"},
 	{id: "C4", fault: "wall clock steps, monotonic does not", expected: "no lease, local lock or order ends sooner or later by it", test: wallClockSteps, when: soaked},
-	{id: "C5", fault: "callers leave at each wait", expected: "one outcome each; no lock, connection or doubt left", test: callersLeave},
+	{id: "C5", fault: "callers leave at each wait", expected: "one outcome each; no lock, connection, place in line or doubt left; what is recorded of a bypass grant that nobody got has its end", test: callersLeave},
 	{id: "C6", fault: "holder killed", expected: "free after its ttl and not before; a restart adopts nothing", test: killedHolder},
 	{id: "C7", fault: "no file descriptor left", expected: "timeout that names it, and the weak chain local in < 5 s; standing connections serve; served when there are some", test: noFilesLeft},
 	{id: "C8", fault: "disk full", expected: "refused, shed or waited for, as the chain says; closing records keep their room", held: "audit/spool.TestFullTmpfsHasRoomForTheEndOfEveryGrant"},

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock"
-	"github.com/tierlock/tierlock/backend/redisstore"
 	"github.com/tierlock/tierlock/gateway"
 	"github.com/tierlock/tierlock/internal/way"
 )
@@ -120,70 +119,6 @@ func starved(t *testing.T) {
 	}
 	f.eventually(time.Second, "the holder's context has ended", func() bool { return holder.tell(order{Do: "state"}).Ended })
 	f.eventually(5*time.Second, "the loss is told", func() bool { return holder.tell(order{Do: "state"}).Failed > 0 })
-}
-
-// Callers leave while they wait for a connection, for a dial, for the reply and for a
-// holder. Each has one outcome, and nothing of them is left.
-func callersLeave(t *testing.T) {
-	for name, c := range map[string]struct {
-		prepare func(s *site) (mend func())
-		store   func(*redisstore.Config)
-		id      string
-		want    error
-		reason  tierlock.Reason
-	}{
-		"waiting for a place in the pool": {
-			store: func(c *redisstore.Config) { c.PoolSize = 1 },
-			prepare: func(s *site) func() {
-				s.way.Become(way.LoseReplies)
-				done := make(chan struct{})
-				go func() { defer close(done); ask(s.orders, "first") }()
-				wait(20 * time.Millisecond)
-				return func() { <-done; s.way.Become(way.None) }
-			}, id: "a", want: tierlock.ErrTimeout, reason: tierlock.ReasonCanceled,
-		},
-		"waiting for a dial": {prepare: func(s *site) func() {
-			s.way.Become(way.Silent)
-			s.way.Lead(s.server.Addr()) // cuts what stands
-			return func() { s.way.Become(way.None) }
-		}, id: "a", want: tierlock.ErrTimeout, reason: tierlock.ReasonCanceled},
-		"waiting for the reply": {prepare: func(s *site) func() {
-			s.way.Become(way.LoseReplies)
-			return func() { s.way.Become(way.None) }
-		}, id: "a", want: tierlock.ErrTimeout, reason: tierlock.ReasonCanceled},
-		"waiting for the holder": {prepare: func(s *site) func() {
-			l := s.must(s.orders, "held")
-			return func() { _ = l.Unlock(s.Context()) }
-		}, id: "held", want: tierlock.ErrHeld, reason: tierlock.ReasonHeld},
-		"before it asked": {prepare: func(*site) func() { return func() {} }, id: "", want: tierlock.ErrTimeout, reason: tierlock.ReasonCanceled},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newSite(t, setup{store: c.store})
-			mend := c.prepare(s)
-			ctx, cancel := context.WithTimeout(t.Context(), 60*time.Millisecond)
-			if c.id == "" {
-				cancel()
-				c.id = "a"
-			}
-			began := time.Now()
-			l, err := s.orders.Lock(ctx, c.id)
-			s.is(answer{l, err, tookSince(began)}, c.want, c.reason)
-			cancel()
-			mend()
-			s.serves()
-			s.nothingIsLeft()
-			s.eventually(5*time.Second, "nothing is on the wire", func() bool {
-				for _, c := range s.gw.Status().Chains {
-					for _, target := range c.Targets {
-						if target.Out != 0 {
-							return false
-						}
-					}
-				}
-				return true
-			})
-		})
-	}
 }
 
 func killedHolder(t *testing.T) {

@@ -18,6 +18,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/audit"
 	"github.com/tierlock/tierlock/backend/redisstore"
 	"github.com/tierlock/tierlock/gateway"
 	"github.com/tierlock/tierlock/gateway/gatewaytest"
@@ -60,9 +61,11 @@ type node struct {
 // setup changes what a node is made of.
 type setup struct {
 	server []string // options of redis-server
+	way    func(*way.Way)
 	store  func(*redisstore.Config)
 	policy func(*gateway.Policy)
 	hooks  gateway.Hooks
+	trail  audit.Recorder // nil: the node's own
 }
 
 // newSite starts a Redis and one node, and has it take a first lock.
@@ -79,6 +82,9 @@ func siteOn(t *testing.T, server *servers.RedisServer, s setup) *site {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.Close)
+	if s.way != nil {
+		s.way(w)
+	}
 	site := &site{T: t, server: server, way: w, boss: client(t, server.Addr())}
 	site.node = site.another(s)
 	site.serves()
@@ -119,8 +125,12 @@ func newNode(t *testing.T, cfg redisstore.Config, with setup) node {
 		}
 		chains[name] = p
 	}
+	var trail audit.Recorder = n.trail
+	if with.trail != nil {
+		trail = with.trail
+	}
 	n.gw, err = gateway.New(gateway.Config{
-		Chains: chains, Stores: map[string]tierlock.Backend{"main": store}, Audit: n.trail, Hooks: with.hooks, Logger: logger,
+		Chains: chains, Stores: map[string]tierlock.Backend{"main": store}, Audit: trail, Hooks: with.hooks, Logger: logger,
 	})
 	if err != nil {
 		t.Fatal(err)
