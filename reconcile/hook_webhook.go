@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/internal/hostport"
 )
 
 // The headers of a webhook's question.
@@ -69,7 +70,7 @@ type WebhookAnswer struct {
 // NewWebhook returns the [Hook] that cfg describes. It does no I/O.
 func NewWebhook(cfg WebhookConfig) (Hook, error) {
 	var errs []error
-	if u, err := url.Parse(cfg.URL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+	if u, err := url.Parse(cfg.URL); err != nil || !hostport.ValidURL(u) || u.Scheme != "http" && u.Scheme != "https" {
 		errs = append(errs, tierlock.Invalid("url", cfg.URL, "want http://host/path or https://host/path"))
 	}
 	if len(cfg.Secret) < minSecret {

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/internal/hostport"
 )
 
 // HTTPConfig of an [HTTP] source. Zero fields mean the stated default.
@@ -29,7 +30,7 @@ func (c HTTPConfig) Validate() error {
 	switch {
 	case c.URL == "":
 		return bad("", "is required: want the http or https address of the document")
-	case err != nil, u.Scheme != "http" && u.Scheme != "https", u.Host == "":
+	case err != nil, u.Scheme != "http" && u.Scheme != "https", !hostport.ValidURL(u):
 		return bad("", "want an http or https address such as https://config.example/tierlock.switch") // what it holds may be a secret
 	case u.User != nil:
 		return bad(u.Redacted(), "must not hold credentials: it is shown in logs")

@@ -7,13 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"time"
 
 	"github.com/segmentio/kafka-go/sasl"
 
 	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/internal/hostport"
 )
 
 // The names every part of a system must agree on.
@@ -48,8 +48,8 @@ func (c *Config) Validate() error {
 		refuse("brokers", "", "want at least one host:port")
 	}
 	for _, b := range c.Brokers {
-		if _, port, err := net.SplitHostPort(b); err != nil || port == "" {
-			refuse("brokers", b, "want host:port")
+		if !hostport.Valid(b) {
+			refuse("brokers", b, hostport.Rule)
 		}
 	}
 	full := c.withDefaults() // a default can clash, or grow too long, as well

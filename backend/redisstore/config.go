@@ -5,12 +5,12 @@ import (
 	"crypto/tls"
 	"errors"
 	"log/slog"
-	"net"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/internal/hostport"
 )
 
 // Config of a [Store]. Zero fields mean the stated default.
@@ -85,8 +85,8 @@ func (c Config) Validate() error {
 		bad("db", strconv.Itoa(c.DB), "want 0: a Cluster has no other")
 	}
 	for _, addr := range c.Addrs {
-		if _, port, err := net.SplitHostPort(addr); err != nil || port == "" {
-			bad("addrs", addr, "want host:port")
+		if !hostport.Valid(addr) {
+			bad("addrs", addr, hostport.Rule)
 		}
 	}
 	if c.DB < 0 {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -148,6 +149,19 @@ func TestBadConfigurations(t *testing.T) {
 		"a poll of an hour":            {good("poll: 4s", "poll: 1h"), "switch.poll", "want 0s (4s) to 4s: a flip whose push is lost"},
 		"a field twice":                {good("prefix: biz", "prefix: biz\nprefix: biz"), "prefix", "is given twice"},
 		"no address":                   {good(redis, `addrs: []`), "stores.main.addrs", "is required"},
+		"a port with a letter":         {good(redis, `addrs: ["127.0.0.1:26391x"]`), "stores.main.addrs", "want host:port, the port a whole number from 1 to 65535"},
+		"a port that is too large":     {good(redis, `addrs: ["127.0.0.1:99999"]`), "stores.main.addrs", "from 1 to 65535"},
+		"a port of 0":                  {good(redis, `addrs: ["127.0.0.1:0"]`), "stores.main.addrs", "from 1 to 65535"},
+		"a store without a port":       {good(redis, `addrs: ["127.0.0.1"]`), "stores.main.addrs", "want host:port"},
+		"a store without a host":       {good(redis, `addrs: [":6379"]`), "stores.main.addrs", "want host:port"},
+		"a broker's port":              {good("127.0.0.1:9092", "127.0.0.1:9092x"), "audit.kafka.brokers", "from 1 to 65535"},
+		"a broker without a host":      {good("127.0.0.1:9092", ":9092"), "audit.kafka.brokers", "want host:port"},
+		"Nacos' port":                  {good("127.0.0.1:8848", "127.0.0.1:8848x"), "switch.nacos.addr", "want a port from 1 to"},
+		"Nacos without a host":         {good("127.0.0.1:8848", ":8848"), "switch.nacos.addr", "want host:port"},
+		"a port to listen on":          {good("127.0.0.1:7071", "127.0.0.1:99999"), "listen.admin", "from 0 to 65535"},
+		"a port of the job":            {good("chains:", `reconcile: {listen: "127.0.0.1:7072x"}`+"\nchains:"), "reconcile.listen", "from 0 to 65535"},
+		"a web server's port":          {good(`nacos: {addr: "127.0.0.1:8848", namespace: "", data_id: tierlock.switch, group: TIERLOCK}`, `http: {url: "http://127.0.0.1:99999/x"}`), "switch.http.url", "want an http or https address"},
+		"a webhook's port":             {good("chains:", `reconcile: {hooks: {coupon: {webhook: {url: "http://127.0.0.1:99999/x", secret_env: X}}}}`+"\nchains:"), "reconcile.hooks.coupon.webhook.url", "want http://host/path"},
 		"two addresses":                {good(redis, `addrs: ["a:1", "b:1"]`), "stores.main.addrs", "exactly one address"},
 		"sentinels and a Cluster":      {good(redis, redis+", sentinel: {master: m}, cluster: true"), "stores.main.cluster", "not both"},
 		"sentinels without a master":   {good(redis, redis+", sentinel: {}"), "stores.main.sentinel.master", "is required"},
@@ -180,6 +194,21 @@ func TestBadConfigurations(t *testing.T) {
 				t.Errorf("the error shows a password: %v", err)
 			}
 		})
+	}
+}
+
+// Each of several bad addresses is told, and those that are good are not.
+func TestEveryBadAddressIsTold(t *testing.T) {
+	_, err := Parse([]byte(strings.Replace(example, `addrs: ["127.0.0.1:6379"]`, `cluster: true, addrs: ["[::1]:6379", "127.0.0.1:26391x", "redis.example:6379", "127.0.0.1:99999", "redis"]`, 1)))
+	var values []string
+	for _, f := range tierlock.Invalids(err) {
+		if f.Field != "stores.main.addrs" {
+			t.Errorf("%v", f)
+		}
+		values = append(values, f.Value)
+	}
+	if want := []string{"127.0.0.1:26391x", "127.0.0.1:99999", "redis"}; !slices.Equal(values, want) {
+		t.Errorf("told %q, want %q", values, want)
 	}
 }
 

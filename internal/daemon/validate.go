@@ -189,7 +189,7 @@ func (l *ListenConfig) check(f *faults) {
 func (l *ListenConfig) checkAddr(f *faults, field, addr string) {
 	host, port, err := net.SplitHostPort(addr)
 	if _, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil {
-		f.add(field, addr, "want host:port")
+		f.add(field, addr, "want host:port, the port a whole number from 0 to 65535")
 		return
 	}
 	if ip := net.ParseIP(host); !l.Remote && host != "localhost" && (ip == nil || !ip.IsLoopback()) {

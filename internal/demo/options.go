@@ -7,12 +7,11 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net"
 	"os"
-	"strconv"
 	"time"
 
 	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/internal/hostport"
 	"github.com/tierlock/tierlock/internal/postgres"
 	"github.com/tierlock/tierlock/internal/trace"
 )
@@ -120,10 +119,8 @@ func address(field, addr string) error {
 	if addr == "" {
 		return nil
 	}
-	host, port, err := net.SplitHostPort(addr)
-	n, perr := strconv.ParseUint(port, 10, 16)
-	if err != nil || host == "" || perr != nil || n == 0 {
-		return tierlock.Invalid(field, addr, "want host:port")
+	if !hostport.Valid(addr) {
+		return tierlock.Invalid(field, addr, hostport.Rule)
 	}
 	return nil
 }

@@ -10,13 +10,13 @@ import (
 	"crypto/tls"
 	"errors"
 	"log/slog"
-	"net"
 	"time"
 
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/sasl"
 
 	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/internal/hostport"
 )
 
 // The topics and the group that Tierlock uses unless told otherwise.
@@ -59,8 +59,8 @@ func (c *Config) Validate() error {
 		errs = append(errs, tierlock.Invalid("brokers", "", "want at least one host:port"))
 	}
 	for _, b := range c.Brokers {
-		if _, port, err := net.SplitHostPort(b); err != nil || port == "" {
-			errs = append(errs, tierlock.Invalid("brokers", b, "want host:port"))
+		if !hostport.Valid(b) {
+			errs = append(errs, tierlock.Invalid("brokers", b, hostport.Rule))
 		}
 	}
 	for _, d := range []struct {
