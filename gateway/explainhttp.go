@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"io"
@@ -74,14 +75,18 @@ func readKey(body io.Reader) (tierlock.Key, error) {
 }
 
 func writeExplained(w http.ResponseWriter, status int, body any) {
-	text, err := json.Marshal(body)
-	if err != nil { // a value of ours that has no word
-		status, text = http.StatusInternalServerError, []byte(`{"error":"internal"}`)
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
+	enc.SetEscapeHTML(false)                 // no page: <, > and & stand as they are
+	if err := enc.Encode(body); err != nil { // a value of ours that has no word
+		status = http.StatusInternalServerError
+		text.Reset()
+		text.WriteString(`{"error":"internal"}` + "\n")
 	}
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	_, _ = w.Write(append(text, '\n')) // a client that has gone cannot be told
+	_, _ = w.Write(text.Bytes()) // a client that has gone cannot be told
 }

@@ -50,6 +50,7 @@ func TestTheHandlerRefusesWhatIsNoQuestion(t *testing.T) {
 			"no string":     {http.MethodPost, `{"key":7}`, 400, noBody},
 			"far too long":  {http.MethodPost, `{"key":"` + strings.Repeat("a", 5000) + `"}`, 400, noBody},
 			"a bad byte":    {http.MethodPost, `{"key":"biz:c:lock:a b"}`, 400, `{"error":"invalid","field":"key","value":"biz:c:lock:a b","rule":"byte ' ' at 12 is not one of a-z A-Z 0-9 _ : . -"}`},
+			"signs":         {http.MethodPost, `{"key":"<a>&b"}`, 400, `{"error":"invalid","field":"key","value":"<a>&b","rule":"byte '<' at 0 is not one of a-z A-Z 0-9 _ : . -"}`},
 			"no such chain": {http.MethodPost, `{"key":"biz:x:lock:a"}`, 400, `{"error":"invalid","field":"key","value":"biz:x:lock:a","rule":"chain x is not configured; there are c"}`},
 		} {
 			if code, body := asked(h, c.method, c.body); code != c.code || body != c.says {

@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"bytes"
 	"encoding/json"
 	"time"
 
@@ -48,13 +49,17 @@ type wireBusiness struct {
 
 // MarshalJSON writes times as UTC and durations as events do.
 func (iv Interval) MarshalJSON() ([]byte, error) {
-	return json.Marshal(wireInterval{
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
+	enc.SetEscapeHTML(false) // whoever writes the whole says whether it goes into a page
+	err := enc.Encode(wireInterval{
 		Event: iv.Event, Chain: iv.Chain, Key: iv.Key, Holder: iv.Holder, Tier: iv.Tier, Store: iv.Store, Token: iv.Token,
 		Producer: iv.Producer, Epoch: iv.Epoch, AcquireSeq: iv.AcquireSeq, EndSeq: iv.EndSeq,
 		GrantedAt: iv.GrantedAt.UTC(), EndedAt: iv.EndedAt.UTC(), Latest: iv.Latest.UTC(),
 		TTLMS: iv.TTL.Milliseconds(), ErrorUS: iv.Error.Microseconds(),
 		How: iv.How, Outcome: iv.Outcome, Switch: wireSwitch(iv.Switch), Business: wireBusiness(iv.Business),
 	})
+	return text.Bytes(), err
 }
 
 // UnmarshalJSON reads what MarshalJSON writes.

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -132,16 +133,20 @@ func onWire(err error) error {
 }
 
 func writeJSON(w http.ResponseWriter, status int, body any) {
-	text, err := json.Marshal(body)
-	if err != nil { // a value of ours that cannot be written: an invalid tier or outcome
-		status, text = http.StatusInternalServerError, []byte(`{"error":"internal"}`)
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
+	enc.SetEscapeHTML(false)                 // no page: <, > and & stand as they are
+	if err := enc.Encode(body); err != nil { // a value of ours that cannot be written: an invalid tier or outcome
+		status = http.StatusInternalServerError
+		text.Reset()
+		text.WriteString(`{"error":"internal"}` + "\n")
 	}
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("Cache-Control", "no-store") // the answer to a grant holds a secret
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	_, _ = w.Write(append(text, '\n')) // a client that has gone cannot be told
+	_, _ = w.Write(text.Bytes()) // a client that has gone cannot be told
 }
 
 // left is whole milliseconds from at to end, never below 0.

@@ -20,7 +20,7 @@ func TestBadInputIsRefusedWithFieldValueAndRule(t *testing.T) {
 		"empty key":                   {"/v1/try", `{"key":""}`, `{"error":"invalid","field":"key","rule":"want 1 to 256 bytes, got 0"}`},
 		"no key":                      {"/v1/try", `{}`, `{"error":"invalid","field":"key","rule":"is missing"}`},
 		"key of an unknown chain":     {"/v1/try", `{"key":"biz:nosuch:lock:1"}`, `{"error":"invalid","field":"key","value":"biz:nosuch:lock:1","rule":"chain nosuch is not configured; there are coupon, guarded, order"}`},
-		"bare key":                    {"/v1/unlock", `{"key":"10086","request_id":"` + idA + `"}`, `{"error":"invalid","field":"key","value":"10086","rule":"want biz:\u003cchain\u003e:lock:\u003cid\u003e"}`},
+		"bare key":                    {"/v1/unlock", `{"key":"10086","request_id":"` + idA + `"}`, `{"error":"invalid","field":"key","value":"10086","rule":"want biz:<chain>:lock:<id>"}`},
 		"key is a number":             {"/v1/try", `{"key":1}`, `{"error":"invalid","field":"key","value":"1","rule":"want a string"}`},
 		"key is null":                 {"/v1/try", `{"key":null}`, `{"error":"invalid","field":"key","value":"null","rule":"want a string"}`},
 		"id never comes back":         {"/v1/try", `{"key":"biz:order:lock:1","request_id":"` + strings.ToUpper(idA) + `"}`, `{"error":"invalid","field":"request_id","rule":"byte at 1 is not a lower-case hex digit"}`},

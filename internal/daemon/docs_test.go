@@ -10,9 +10,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/gateway"
 )
 
 func doc(t *testing.T, name string) string {
@@ -112,11 +112,9 @@ func still(answer string) string {
 func TestCurlLinesOfTheDocsAnswerAsTheySay(t *testing.T) {
 	redis, _ := inProcess(t)
 	c := config(t, t.TempDir(), redis, "")
-	for name, p := range c.Chains { // the page shows the default
-		p.Attempt = 200 * time.Millisecond
-		c.Chains[name] = p
-	}
 	d := run(t, c)
+	// The page shows the default, in which a busy machine may not answer.
+	attempt := strings.NewReplacer(`"attempt":"`+gateway.Weak("", 0).Attempt.String()+`"`, `"attempt":"`+c.Chains["coupon"].Attempt.String()+`"`)
 	curl := regexp.MustCompile(`^\$ curl (?:-d '([^']*)' )?127\.0\.0\.1:(7070|7071)(/\S+)$`)
 	holder, err := tierlock.ParseRequestID(idA)
 	if err != nil {
@@ -139,7 +137,7 @@ func TestCurlLinesOfTheDocsAnswerAsTheySay(t *testing.T) {
 			default:
 				got = d.get(m[3])
 			}
-			want := strings.ReplaceAll(script[i+1], "HOLDER", holder.Fingerprint())
+			want := attempt.Replace(strings.ReplaceAll(script[i+1], "HOLDER", holder.Fingerprint()))
 			if still(got) != still(want) {
 				t.Errorf("%s\n got %s\nsays %s", script[i], got, want)
 			}

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"maps"
@@ -74,7 +73,7 @@ func (p Process) Doctor(ctx context.Context, args []string) int {
 		}
 	}
 	if *f.format == "json" {
-		_ = json.NewEncoder(p.Stdout).Encode(d)
+		_ = encoder(p.Stdout).Encode(d)
 		return code
 	}
 	for _, c := range d.Checks {

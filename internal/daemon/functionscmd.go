@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -165,7 +164,7 @@ func (p Process) showMasters(format, what string, states []redisstore.LibrarySta
 		masters = append(masters, m)
 	}
 	if format == "json" {
-		_ = json.NewEncoder(p.Stdout).Encode(struct {
+		_ = encoder(p.Stdout).Encode(struct {
 			Library string   `json:"library"`
 			Version int      `json:"version"` // of this binary's
 			Masters []master `json:"masters"`

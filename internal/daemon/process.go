@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -217,7 +216,7 @@ func (p Process) ShowVersion(args []string) int {
 		System  string `json:"system"`
 	}{p.version(), strings.TrimPrefix(runtime.Version(), "go"), runtime.GOOS + "/" + runtime.GOARCH}
 	if *format == "json" {
-		_ = json.NewEncoder(p.Stdout).Encode(v)
+		_ = encoder(p.Stdout).Encode(v)
 	} else {
 		fmt.Fprintf(p.Stdout, "tierlock %s (go %s, %s)\n", v.Version, v.Go, v.System)
 	}

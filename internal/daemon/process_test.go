@@ -44,6 +44,7 @@ func write(t *testing.T, text string) string {
 func TestExitCodes(t *testing.T) {
 	bad := write(t, strings.NewReplacer("class: strong, ", "", "prefix:", "prefixx:").Replace(example))
 	good := write(t, example)
+	signs := write(t, strings.Replace(example, "prefix: biz", `prefix: "<b>&"`, 1))
 	noKafka := write(t, strings.Replace(example, `, kafka: {brokers: ["127.0.0.1:9092"], topic: tierlock.events.v1}`, "", 1))
 	for name, c := range map[string]struct {
 		f      func(Process, []string) int
@@ -58,6 +59,7 @@ func TestExitCodes(t *testing.T) {
 		"serve with an absent file":     {serveIn(t), []string{"-c", "/nowhere"}, ExitUsage, "", "-c"},
 		"serve with faults":             {serveIn(t), []string{"-c", bad}, ExitUsage, "", "2 faults in the input\n  prefixx \"biz\": is not known here"},
 		"serve with faults, as JSON":    {serveIn(t), []string{"-c", bad, "--output", "json"}, ExitUsage, `{"error":"invalid","faults":[{"field":"prefixx","value":"biz","rule":"is not known here`, ""},
+		"signs in JSON":                 {serveIn(t), []string{"-c", signs, "--output", "json"}, ExitUsage, `{"field":"prefix","value":"<b>&","rule":"want letters`, ""},
 		"serve with another output":     {serveIn(t), []string{"-c", good, "--output", "xml"}, ExitUsage, "", "want text or json"},
 		"serve --check":                 {serveIn(t), []string{"-c", good, "--check"}, ExitOK, good + ": ok\n", ""},
 		"serve --help":                  {serveIn(t), []string{"--help"}, ExitOK, "", "usage: tierlock serve"},

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
@@ -102,7 +101,7 @@ func (p Process) Reconcile(ctx context.Context, args []string) int {
 	err = r.Run(ctx)
 	report := r.job.Report()
 	if *f.format == "json" {
-		_ = json.NewEncoder(p.Stdout).Encode(report)
+		_ = encoder(p.Stdout).Encode(report)
 	} else {
 		_ = report.WriteText(p.Stdout)
 		if report.DryRun {
@@ -137,7 +136,7 @@ func (p Process) listFindings(ctx context.Context, cfg Config, format string) in
 		return p.fail(format, err)
 	}
 	if format == "json" {
-		_ = json.NewEncoder(p.Stdout).Encode(slices.Concat([]reconcile.Finding{}, findings)) // [] and not null
+		_ = encoder(p.Stdout).Encode(slices.Concat([]reconcile.Finding{}, findings)) // [] and not null
 		return ExitOK
 	}
 	for i := range findings {

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -135,7 +134,7 @@ func (p Process) listRepairs(ctx context.Context, t *reconcile.ApprovalsTable, o
 		for i := range all {
 			views = append(views, viewOf(&all[i], now))
 		}
-		return json.NewEncoder(p.Stdout).Encode(views)
+		return encoder(p.Stdout).Encode(views)
 	}
 	for i := range all {
 		fmt.Fprintln(p.Stdout, lineOf(&all[i], now))
@@ -158,7 +157,7 @@ func (p Process) showRepair(ctx context.Context, t *reconcile.ApprovalsTable, o 
 		for i := range rounds {
 			views = append(views, viewOf(&rounds[i], now))
 		}
-		return json.NewEncoder(p.Stdout).Encode(views)
+		return encoder(p.Stdout).Encode(views)
 	}
 	last := &rounds[len(rounds)-1]
 	c, m := &last.Case, &last.Case.Loser

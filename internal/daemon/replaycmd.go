@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 
@@ -54,7 +53,7 @@ func (p Process) replayLetters(ctx context.Context, cfg Config, apply bool, form
 		return p.fail(format, err)
 	}
 	if format == "json" {
-		_ = json.NewEncoder(p.Stdout).Encode(struct {
+		_ = encoder(p.Stdout).Encode(struct {
 			kafkasource.Replayed
 			Stay []kafkasource.Letter `json:"stay"`
 		}{sum, bad})

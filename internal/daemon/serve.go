@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"strings"
@@ -76,7 +75,7 @@ func (p Process) load(fs *flag.FlagSet, path, format string) (cfg Config, code i
 // tell prints line, or v as JSON.
 func (p Process) tell(format, line string, v any) {
 	if format == "json" {
-		_ = json.NewEncoder(p.Stdout).Encode(v)
+		_ = encoder(p.Stdout).Encode(v)
 		return
 	}
 	fmt.Fprintln(p.Stdout, line)
@@ -101,7 +100,7 @@ func (p Process) fail(format string, err error) int {
 	}
 	switch {
 	case format == "json":
-		_ = json.NewEncoder(p.Stdout).Encode(body)
+		_ = encoder(p.Stdout).Encode(body)
 	case code == ExitError:
 		fmt.Fprintf(p.Stderr, "tierlock: %s\n", body.Error)
 	default:

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -62,7 +61,7 @@ func (p Process) Simulate(_ context.Context, args []string) int {
 		return p.fail(*f.format, err)
 	}
 	if *f.format == "json" {
-		_ = json.NewEncoder(p.Stdout).Encode(report)
+		_ = encoder(p.Stdout).Encode(report)
 		return ExitOK
 	}
 	_ = report.WriteText(p.Stdout)

@@ -3,7 +3,6 @@ package daemon
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
@@ -208,7 +207,7 @@ func (p Process) showSpools(o *spoolOptions, get func(dir string) (audit.Folder,
 		shown = append(shown, shownOf(dir, f, err))
 	}
 	if *o.format == "json" {
-		_ = json.NewEncoder(p.Stdout).Encode(struct {
+		_ = encoder(p.Stdout).Encode(struct {
 			Spools []shownSpool `json:"spools"`
 		}{shown})
 		return code

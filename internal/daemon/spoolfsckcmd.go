@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -46,7 +45,7 @@ func (p Process) spoolCheck(_ context.Context, o *spoolOptions) int {
 		checked = append(checked, c)
 	}
 	if *o.format == "json" {
-		_ = json.NewEncoder(p.Stdout).Encode(struct {
+		_ = encoder(p.Stdout).Encode(struct {
 			Spools []checkedSpool `json:"spools"`
 		}{checked})
 		return code

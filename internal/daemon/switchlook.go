@@ -45,7 +45,7 @@ func (p Process) switchGet(ctx context.Context, f *switchFlags, cfg Config, plac
 		told.Error = oneLine(err)
 	}
 	if *f.format == "json" {
-		if err := json.NewEncoder(p.Stdout).Encode(told); err != nil {
+		if err := encoder(p.Stdout).Encode(told); err != nil {
 			return err
 		}
 	} else {
@@ -156,7 +156,7 @@ func (p Process) switchHistory(ctx context.Context, f *switchFlags, _ Config, pl
 		if all == nil {
 			all = []switchctl.Entry{}
 		}
-		return json.NewEncoder(p.Stdout).Encode(all)
+		return encoder(p.Stdout).Encode(all)
 	}
 	for _, e := range all {
 		fmt.Fprintf(p.Stdout, "version %d, %s, by %s\n", e.Document.Version, e.At.Format(time.RFC3339), e.By)
@@ -173,7 +173,7 @@ func (p Process) switchHistory(ctx context.Context, f *switchFlags, _ Config, pl
 // switchWatch follows the document as a service does, and tells every version, and every
 // alarm when it begins and ends.
 func (p Process) switchWatch(ctx context.Context, f *switchFlags, cfg Config, place switchctl.Place) error {
-	lines := json.NewEncoder(p.Stdout)
+	lines := encoder(p.Stdout)
 	was := switchcfg.Document{}
 	keys, err := cfg.Switch.keys()
 	if err != nil {

@@ -106,7 +106,7 @@ func asked(ctx context.Context, ask func(context.Context) error) error {
 
 func (p Process) told(f *switchFlags, out published, format string, args ...any) error {
 	if *f.format == "json" {
-		return json.NewEncoder(p.Stdout).Encode(out)
+		return encoder(p.Stdout).Encode(out)
 	}
 	fmt.Fprintf(p.Stdout, format, args...)
 	return nil

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"encoding/json"
 	"flag"
 	"regexp"
 	"strings"
@@ -50,7 +49,7 @@ func (p Process) Why(ctx context.Context, args []string) int {
 		return p.fail(*f.format, err)
 	}
 	if *f.format == "json" {
-		_ = json.NewEncoder(p.Stdout).Encode(answer)
+		_ = encoder(p.Stdout).Encode(answer)
 	} else {
 		_ = answer.WriteText(p.Stdout)
 	}
