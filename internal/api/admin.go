@@ -4,6 +4,8 @@ import (
 	"net/http"
 )
 
+var adminPages = []string{"/metrics", "/healthz", "/readyz", "/explain"}
+
 // Admin is what the admin listener shows.
 type Admin struct {
 	Metrics http.Handler  // GET /metrics

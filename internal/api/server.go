@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/tierlock/tierlock/gateway"
@@ -25,6 +26,10 @@ type Config struct {
 	// request must name a loopback host, so that no web page can reach the daemon by
 	// pointing a name of its own at 127.0.0.1.
 	Remote bool
+
+	// Admin is where the admin pages are, host:port. It is told to whoever asks for one of
+	// them here, unless Remote: what is asked from elsewhere gets no map of the host.
+	Admin string
 }
 
 // API serves one gateway. All methods may be called at once from any goroutine.
@@ -33,6 +38,7 @@ type API struct {
 	log    *slog.Logger
 	slots  chan struct{}
 	remote bool
+	admin  string
 }
 
 // New returns the API of cfg.Gateway.
@@ -43,7 +49,7 @@ func New(cfg Config) *API {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &API{gw: cfg.Gateway, log: cfg.Logger, slots: make(chan struct{}, cfg.Acquires), remote: cfg.Remote}
+	return &API{gw: cfg.Gateway, log: cfg.Logger, slots: make(chan struct{}, cfg.Acquires), remote: cfg.Remote, admin: cfg.Admin}
 }
 
 // Handler serves the five methods, see docs/http.md.
@@ -57,7 +63,7 @@ func (a *API) Handler() http.Handler {
 	for _, path := range []string{"/v1/try", "/v1/lock", "/v1/unlock", "/v1/held", "/v1/renew"} {
 		mux.HandleFunc(path, onlyPost)
 	}
-	mux.HandleFunc("/", notFound)
+	mux.HandleFunc("/", a.notFound)
 	return a.recovered(a.local(http.NewCrossOriginProtection().Handler(mux)))
 }
 
@@ -66,8 +72,15 @@ func onlyPost(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusMethodNotAllowed, problem{Error: "method_not_allowed", Rule: "want POST"})
 }
 
-func notFound(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, http.StatusNotFound, problem{Error: "not_found", Rule: "want /v1/try, /v1/lock, /v1/unlock, /v1/held or /v1/renew"})
+func (a *API) notFound(w http.ResponseWriter, r *http.Request) {
+	rule := "want /v1/try, /v1/lock, /v1/unlock, /v1/held or /v1/renew"
+	if slices.Contains(adminPages, r.URL.Path) {
+		rule = "this is the data port (listen.data): " + r.URL.Path + " is at the admin port (listen.admin)"
+		if a.admin != "" && !a.remote {
+			rule += ", " + a.admin
+		}
+	}
+	writeJSON(w, http.StatusNotFound, problem{Error: "not_found", Rule: rule})
 }
 
 // limited answers 429 where all slots are taken.

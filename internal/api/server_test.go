@@ -31,6 +31,24 @@ func TestOnlyPostOnKnownPaths(t *testing.T) {
 	})
 }
 
+func TestWhoTakesTheDataPortForTheAdminPortIsTold(t *testing.T) {
+	bubble(t, func(t *testing.T, b bench) {
+		for remote, where := range map[bool]string{false: ", 127.0.0.1:7071", true: ""} { // from elsewhere it is nobody's business
+			h := New(Config{Gateway: b.kit.Gateway, Remote: remote, Admin: "127.0.0.1:7071"}).Handler()
+			for method, path := range map[string]string{http.MethodPost: "/explain", http.MethodGet: "/healthz"} {
+				r := httptest.NewRequest(method, path, nil)
+				r.Host = "localhost:7070"
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, r)
+				want := `{"error":"not_found","rule":"this is the data port (listen.data): ` + path + ` is at the admin port (listen.admin)` + where + `"}`
+				if got := strings.TrimSpace(w.Body.String()); w.Code != http.StatusNotFound || got != want {
+					t.Errorf("%s %s, remote %t: %d %s\nwant %s", method, path, remote, w.Code, got, want)
+				}
+			}
+		}
+	})
+}
+
 func TestWebPagesCannotReachALoopbackDaemon(t *testing.T) {
 	for name, c := range map[string]struct {
 		host, origin string

@@ -88,5 +88,5 @@ func askToExplain(ctx context.Context, page string, key tierlock.Key) ([]byte, e
 	if resp.StatusCode == http.StatusBadRequest && json.Unmarshal(text, &said) == nil && said.Field != "" {
 		return nil, tierlock.Invalid(said.Field, said.Value, said.Rule)
 	}
-	return nil, fmt.Errorf("%s answers %s", page, resp.Status)
+	return nil, refused(page, resp.Status, text)
 }

@@ -71,6 +71,7 @@ func TestExplainSaysWhatIsWrongWithTheQuestion(t *testing.T) {
 		"a bad key":     {[]string{"a b"}, ExitUsage, `key "a b": byte ' ' at 1 is not one of`},
 		"of no chain":   {[]string{"--admin", d.AdminAddr(), "biz:nosuch:lock:1"}, ExitUsage, `key "biz:nosuch:lock:1": chain nosuch is not configured; there are coupon, order`},
 		"nobody there":  {[]string{"--admin", nobody(t), "biz:order:lock:1"}, ExitError, "connection refused: does it run, and there? --admin takes its listen.admin"},
+		"the data port": {[]string{"--admin", d.DataAddr(), "biz:order:lock:1"}, ExitError, "404 Not Found: this is the data port (listen.data): /explain is at the admin port (listen.admin), " + d.AdminAddr() + "\n"},
 		"another page":  {[]string{"--admin", d.AdminAddr() + "/nosuch", "biz:order:lock:1"}, ExitError, "404"},
 		"some web page": {[]string{"--admin", page.URL, "biz:order:lock:1"}, ExitError, "answers with something else"},
 	} {

@@ -112,7 +112,17 @@ func get(ctx context.Context, page string) ([]byte, error) {
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
 	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s answers %s", page, resp.Status)
+		err = refused(page, resp.Status, text)
 	}
 	return text, err
+}
+
+// refused is an answer that is not the page, with what it says of the reason: whoever takes
+// the data port for the admin port is told which is which.
+func refused(page, status string, text []byte) error {
+	var said struct{ Error, Rule string }
+	if json.Unmarshal(text, &said) == nil && said.Error != "" && said.Rule != "" {
+		return fmt.Errorf("%s answers %s: %s", page, status, said.Rule)
+	}
+	return fmt.Errorf("%s answers %s", page, status)
 }

@@ -151,6 +151,9 @@ func TestHealthTellsAPerson(t *testing.T) {
 	d := run(t, config(t, t.TempDir(), nobody(t), ""))
 	d.want("/v1/try", `{"key":"biz:coupon:lock:1"}`, "200")
 	url := "http://" + d.AdminAddr() + "/healthz"
+	if code, _, stderr := command(t, healthIn(t), d.DataAddr()); code != ExitError || !strings.Contains(stderr, "/healthz is at the admin port (listen.admin), "+d.AdminAddr()) {
+		t.Errorf("at the data port: code %d, %s", code, stderr)
+	}
 	code, stdout, _ := command(t, healthIn(t), url)
 	if code != ExitOK || !strings.HasPrefix(stdout, "degraded (tierlock v0, switch version 0, policies "+d.gw.PolicyHash()+")\n") || !strings.Contains(stdout, "\n  coupon           local      store down: down since ") {
 		t.Errorf("code %d\n%s", code, stdout)

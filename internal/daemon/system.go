@@ -132,7 +132,7 @@ func (s *System) DataAddr() string { return s.data.Addr().String() }
 // as far as the grace allows, the rest closed. The admin pages answer until the last. A
 // clean end is nil, also where Kafka or a store could not be reached.
 func (s *System) Run(ctx context.Context) error {
-	methods := api.New(api.Config{Gateway: s.gw, Logger: s.log, Remote: s.cfg.Listen.Remote}).Handler()
+	methods := api.New(api.Config{Gateway: s.gw, Logger: s.log, Remote: s.cfg.Listen.Remote, Admin: s.AdminAddr()}).Handler()
 	health := func() api.Health {
 		st := s.gw.Status()
 		return healthOf(s.version, st, s.orders.health(s.cfg.producer(), &st), s.audit)
