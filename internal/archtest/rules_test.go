@@ -35,6 +35,7 @@ var allowed = map[string][]string{
 	"internal/daemon":       {"*"},
 	"internal/demo":         {"*"},
 	"internal/demo/*":       {},
+	"internal/flagrule":     {},
 	"internal/hostport":     {},
 	"internal/memory":       {},
 	"internal/pulse":        {},

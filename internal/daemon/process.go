@@ -9,6 +9,8 @@ import (
 	"runtime/debug"
 	"strings"
 	"time"
+
+	"github.com/tierlock/tierlock/internal/flagrule"
 )
 
 // The exit codes of every command.
@@ -90,7 +92,7 @@ func (p Process) parse(fs *flag.FlagSet, args []string, words int) (code int, ok
 		fs.Usage()
 		return ExitOK, false
 	case err != nil:
-		fmt.Fprintf(p.Stderr, "tierlock %s: %s\n`tierlock help %[1]s` tells the flags\n", fs.Name(), ruled(fs, err))
+		fmt.Fprintf(p.Stderr, "tierlock %s: %s\n`tierlock help %[1]s` tells the flags\n", fs.Name(), flagrule.Told(fs, err))
 		return ExitUsage, false
 	case fs.NArg() > words:
 		fmt.Fprintf(p.Stderr, "tierlock %s: unexpected %q\n", fs.Name(), fs.Arg(words))
@@ -98,34 +100,6 @@ func (p Process) parse(fs *flag.FlagSet, args []string, words int) (code int, ok
 		return ExitUsage, false
 	}
 	return ExitOK, true
-}
-
-// ruled is the flag package's error with the rule of the flag's type where that package
-// says no more than "parse error".
-func ruled(fs *flag.FlagSet, err error) string {
-	text := err.Error()
-	fs.VisitAll(func(f *flag.Flag) {
-		said, found := strings.CutSuffix(text, " -"+f.Name+": parse error")
-		value, typed := f.Value.(flag.Getter)
-		if !found || !typed {
-			return
-		}
-		var rule string
-		switch value.Get().(type) {
-		case time.Duration:
-			rule = "want a duration with its unit, as 300ms or 5s"
-		case int, int64:
-			rule = "want a whole number"
-		case uint, uint64:
-			rule = "want a whole number, 0 or more"
-		case bool:
-			rule = "want true or false"
-		default:
-			return
-		}
-		text = said + " -" + f.Name + ": " + rule
-	})
-	return text
 }
 
 // instant reads a point in time as a flag's value.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/internal/flagrule"
 	"github.com/tierlock/tierlock/internal/hostport"
 	"github.com/tierlock/tierlock/internal/postgres"
 	"github.com/tierlock/tierlock/internal/trace"
@@ -38,11 +39,8 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	var o options
 	var from, output string
 	fs := flag.NewFlagSet("demo", flag.ContinueOnError)
-	fs.SetOutput(stderr)
-	fs.Usage = func() {
-		fmt.Fprint(stderr, usage)
-		fs.PrintDefaults()
-	}
+	fs.SetOutput(io.Discard) // for one wrong flag a line is read, and a page is not
+	fs.Usage = func() {}
 	fs.StringVar(&o.redis, "redis", "", "`host:port` of a real Redis; its faults are made by a proxy in this process")
 	fs.StringVar(&o.kafka, "kafka", "", "`host:port` of a real Kafka broker")
 	fs.StringVar(&o.nacos, "nacos", "", "`host:port` of a real Nacos; without it the switch is a file")
@@ -52,8 +50,14 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	fs.DurationVar(&o.window.For, "for", 0, "how much of the trace to replay, in its own time; default all of it")
 	fs.Float64Var(&o.window.Speed, "speed", 1000, "trace seconds per second")
 	fs.StringVar(&output, "output", "text", "text, or json: one object on stdout, everything else on stderr")
-	if err := fs.Parse(args); err != nil {
+	switch err := fs.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		fs.SetOutput(stderr)
+		fmt.Fprint(stderr, usage)
+		fs.PrintDefaults()
 		return o, err
+	case err != nil:
+		return o, fmt.Errorf("tierlock demo: %s\n`tierlock demo -h` tells the flags", flagrule.Told(fs, err))
 	}
 	o.json = output == "json"
 	return o, o.check(fs, from, output)

@@ -37,6 +37,24 @@ func TestEveryBadFlagIsReportedAtOnce(t *testing.T) {
 	}
 }
 
+func TestAWrongFlagIsToldByItsRule(t *testing.T) {
+	for arg, want := range map[string]string{
+		"--speed=fast": "tierlock demo: invalid value \"fast\" for flag -speed: want a number, as 2 or 0.5\n`tierlock demo -h` tells the flags\n",
+		"--for=12":     "tierlock demo: invalid value \"12\" for flag -for: want a duration with its unit, as 300ms or 5s\n`tierlock demo -h` tells the flags\n",
+		"--nosuch":     "tierlock demo: flag provided but not defined: -nosuch\n`tierlock demo -h` tells the flags\n",
+		"--redis=a:1x": "tierlock: invalid redis \"a:1x\": want host:port, the port a whole number from 1 to 65535\n",
+	} {
+		var stdout, stderr bytes.Buffer
+		if code := Run(t.Context(), []string{arg}, &stdout, &stderr); code != 2 || stdout.Len() > 0 || stderr.String() != want {
+			t.Errorf("%s: code %d\n%s%s\nwant %s", arg, code, &stdout, &stderr, want)
+		}
+	}
+	var stdout, stderr bytes.Buffer
+	if Run(t.Context(), []string{"-h"}, &stdout, &stderr); !strings.Contains(stderr.String(), "usage: tierlock demo") || !strings.Contains(stderr.String(), "-speed float") {
+		t.Errorf("help: %s", &stderr)
+	}
+}
+
 func TestReplayFlagsNeedATrace(t *testing.T) {
 	_, err := parse([]string{"--for", "12h"}, &bytes.Buffer{})
 	if !errors.Is(err, tierlock.ErrInvalid) || !strings.Contains(err.Error(), "--trace") {

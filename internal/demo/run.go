@@ -10,8 +10,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-
-	"github.com/tierlock/tierlock"
 )
 
 // Run is `tierlock demo`: it reads args, tells the story and prints what it came to. It
@@ -26,10 +24,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, embedded,
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		return 0
-	case errors.Is(err, tierlock.ErrInvalid):
+	case err != nil:
 		fmt.Fprintln(stderr, err)
-		return 2
-	case err != nil: // package flag has said why, above the usage
 		return 2
 	}
 	out, timetable := stdout, embedded
