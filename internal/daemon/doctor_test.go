@@ -277,6 +277,7 @@ func TestDoctorReadsTheSwitchAsADaemonDoes(t *testing.T) {
 
 // TestDoctorOnRealServers: as they should be, and then each as it should not.
 func TestDoctorOnRealServers(t *testing.T) {
+	t.Parallel()
 	servers.Need(t, "Redis and Kafka")
 	redis, kafka := servers.Redis(t, "--appendonly", "yes").Addr(), servers.Kafka(t).Addr()
 	text := func(redis, more, topics string) string {
@@ -298,8 +299,7 @@ func TestDoctorOnRealServers(t *testing.T) {
 	makeTopic(t, kafka, "wrong.dlq", 1, nil)
 	evicting := servers.Redis(t, "--maxmemory", "64mb", "--maxmemory-policy", "allkeys-lru",
 		"--user", "tierlock", "on", ">secret", "~biz:*", "~{biz:*", "~tierlock:probe:*", "&*", "+@all", "-set", "-zadd").Addr()
-	t.Setenv("TIERLOCK_TEST_PASSWORD", "secret")
-	bad := text(evicting, ", username: tierlock, password_env: TIERLOCK_TEST_PASSWORD", ", topic: wrong") + "reconcile: {findings_topic: wrong.findings}\n"
+	bad := text(evicting, ", username: tierlock, password_file: "+write(t, "secret\n"), ", topic: wrong") + "reconcile: {findings_topic: wrong.findings}\n"
 	d, code, _, _ = diagnosed(t, bad, "--output", "json")
 	if code != ExitError || d.Grade != gradeFail {
 		t.Errorf("code %d, %s", code, d.Grade)
@@ -315,8 +315,7 @@ func TestDoctorOnRealServers(t *testing.T) {
 	wantCheck(t, d.Checks, "kafka", "warn topic:", "wrong.dlq takes messages of")
 	wantCheck(t, d.Checks, "kafka", "warn topic:", "one copy")
 
-	t.Setenv("TIERLOCK_TEST_PASSWORD", "wrong")
-	d, _, _, _ = diagnosed(t, text(evicting, ", username: tierlock, password_env: TIERLOCK_TEST_PASSWORD", ""), "--output", "json")
+	d, _, _, _ = diagnosed(t, text(evicting, ", username: tierlock, password_file: "+write(t, "wrong\n"), ""), "--output", "json")
 	wantCheck(t, d.Checks, "store main", "fail reach:", "WRONGPASS")
 }
 

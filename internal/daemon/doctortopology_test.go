@@ -42,6 +42,7 @@ func wantNoCheck(t *testing.T, found []checkup, group, begins string) {
 }
 
 func TestDoctorOnACluster(t *testing.T) {
+	t.Parallel()
 	const main = "store main"
 	c := servers.Cluster(t, 3, 1, "--cluster-node-timeout", "60000", "--cluster-replica-no-failover", "yes") // nobody takes over
 	seed, second, third := c.Shards[0][0], c.Shards[1], c.Shards[2]
@@ -76,8 +77,7 @@ func TestDoctorOnACluster(t *testing.T) {
 	}
 	order(t, third[0], "acl", "setuser", "tierlock", "-set", "-asking", "-cluster|info")
 	order(t, second[1], "acl", "deluser", "tierlock")
-	t.Setenv("TIERLOCK_TEST_PASSWORD", "secret")
-	asUser := cluster + ", functions: true, username: tierlock, password_env: TIERLOCK_TEST_PASSWORD"
+	asUser := cluster + ", functions: true, username: tierlock, password_file: " + write(t, "secret\n")
 	if code, stdout, stderr := command(t, functionsIn(t), "load", "--redis", seed.Addr(), "--cluster"); code != ExitOK {
 		t.Fatalf("code %d, %s%s", code, stdout, stderr)
 	}
@@ -125,6 +125,7 @@ func TestDoctorOnACluster(t *testing.T) {
 }
 
 func TestDoctorBehindSentinels(t *testing.T) {
+	t.Parallel()
 	const main = "store main"
 	w := servers.Sentinels(t, 2)
 	master, replica := w.Nodes[0], w.Nodes[1]

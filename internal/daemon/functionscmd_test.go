@@ -89,6 +89,7 @@ func TestFunctionsAreLoadedListedAndRemoved(t *testing.T) {
 }
 
 func TestFunctionsGoToEveryMasterOfACluster(t *testing.T) {
+	t.Parallel()
 	c := servers.Cluster(t, 3, 0)
 	code, stdout, stderr := command(t, functionsIn(t), "load", "--redis", c.Addrs()[0], "--cluster")
 	if code != ExitOK || stderr != "" || strings.Count(stdout, ", current") != 3 {

@@ -1,6 +1,8 @@
 package daemon
 
 import (
+	"flag"
+	"os"
 	"testing"
 	"time"
 
@@ -12,6 +14,14 @@ import (
 func TestMain(m *testing.M) {
 	if writerMain() {
 		return
+	}
+	// Tests with servers of their own wait for them: two at a time leave two cores idle. Who says
+	// -parallel has his way.
+	if err := flag.Set("test.parallel", "4"); err != nil {
+		panic(err)
+	}
+	if err := os.Setenv("USER", "tester"); err != nil { // who publishes
+		panic(err)
 	}
 	goleak.VerifyTestMain(patient{servers.Share(m)}, lumberjack)
 }

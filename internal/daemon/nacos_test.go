@@ -12,6 +12,7 @@ import (
 
 // TestAnOrderReachesTheDaemonByNacos: within 6 s of the change, as the requirement has it.
 func TestAnOrderReachesTheDaemonByNacos(t *testing.T) {
+	t.Parallel()
 	nacos := servers.Nacos(t)
 	redis, _ := inProcess(t)
 	c := config(t, t.TempDir(), redis, "")

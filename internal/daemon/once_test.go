@@ -27,6 +27,7 @@ func TestOnceEndsWhereNoTopicIs(t *testing.T) {
 }
 
 func TestOnceEndsWhereNoTopicIsOnRealServers(t *testing.T) {
+	t.Parallel()
 	servers.Need(t, "Redis and Kafka")
 	onceBeforeAnyDaemon(t, servers.Redis(t).Addr(), servers.Kafka(t).Addr())
 }

@@ -26,7 +26,6 @@ func switched(t *testing.T) (config, document string) {
 // switchedBy is a configuration with these fields of switch.
 func switchedBy(t *testing.T, fields string) (config string) {
 	t.Helper()
-	t.Setenv("USER", "tester")
 	const nacos = `nacos: {addr: "127.0.0.1:8848", namespace: "", data_id: tierlock.switch, group: TIERLOCK}, poll: 4s, last_good: /var/lib/tierlock/switch.last`
 	if !strings.Contains(example, nacos) {
 		t.Fatal("the example has another switch")
@@ -34,7 +33,8 @@ func switchedBy(t *testing.T, fields string) (config string) {
 	return write(t, strings.Replace(example, nacos, fields, 1))
 }
 
-// sw runs tierlock switch with stdin.
+// sw runs tierlock switch with stdin. Where something is published in a file it is looked at a
+// second later: tests without a daemon are bubbles, in which that costs nothing.
 func sw(t *testing.T, stdin string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, err bytes.Buffer
@@ -57,31 +57,33 @@ func published1(t *testing.T, path string) switchcfg.Document {
 }
 
 func TestSwitchSetShowsAsksAndPublishes(t *testing.T) {
-	config, document := switched(t)
-	set := []string{"set", "-c", config, "--mode", "bypass", "--for", "10m", "--reason", "Redis under DDoS", "--by", "oncall", "coupon"}
-	code, stdout, stderr := sw(t, "yes\n", set...)
-	if code != ExitOK || !strings.Contains(stderr, "- coupon: auto\n+ coupon: bypass until ") || !strings.Contains(stderr, "Type yes") || !strings.Contains(stdout, "version 1 is published") {
-		t.Fatalf("code %d\n%s\n%s", code, stdout, stderr)
-	}
-	if d := published1(t, document); d.Version != 1 || d.Chains["coupon"].Mode != tierlock.ModeBypass || d.Chains["coupon"].By != "oncall" {
-		t.Fatalf("%+v", d)
-	}
-	for _, answer := range []string{"", "no\n", "y\n", "YES\n"} {
-		if code, _, stderr := sw(t, answer, "set", "-c", config, "--mode", "auto", "coupon"); code != ExitError || !strings.Contains(stderr, "not published") {
-			t.Errorf("answer %q: code %d, %s", answer, code, stderr)
+	synctest.Test(t, func(t *testing.T) {
+		config, document := switched(t)
+		set := []string{"set", "-c", config, "--mode", "bypass", "--for", "10m", "--reason", "Redis under DDoS", "--by", "oncall", "coupon"}
+		code, stdout, stderr := sw(t, "yes\n", set...)
+		if code != ExitOK || !strings.Contains(stderr, "- coupon: auto\n+ coupon: bypass until ") || !strings.Contains(stderr, "Type yes") || !strings.Contains(stdout, "version 1 is published") {
+			t.Fatalf("code %d\n%s\n%s", code, stdout, stderr)
 		}
-	}
-	if d := published1(t, document); d.Version != 1 {
-		t.Fatalf("version %d was published without a yes", d.Version)
-	}
-	code, stdout, _ = sw(t, "", "set", "-c", config, "--mode", "auto", "--confirm", "yes", "--output", "json", "coupon")
-	var told published
-	if err := json.Unmarshal([]byte(stdout), &told); err != nil || code != ExitOK || told.Version != 2 || told.Was != 1 || !told.Published || len(told.Changes) != 1 {
-		t.Fatalf("code %d, %s, %v", code, stdout, err)
-	}
-	if code, stdout, _ := sw(t, "", "set", "-c", config, "--mode", "auto", "--confirm", "yes", "coupon"); code != ExitOK || !strings.Contains(stdout, "version 2 stays") {
-		t.Errorf("code %d, %s: nothing was to change", code, stdout)
-	}
+		if d := published1(t, document); d.Version != 1 || d.Chains["coupon"].Mode != tierlock.ModeBypass || d.Chains["coupon"].By != "oncall" {
+			t.Fatalf("%+v", d)
+		}
+		for _, answer := range []string{"", "no\n", "y\n", "YES\n"} {
+			if code, _, stderr := sw(t, answer, "set", "-c", config, "--mode", "auto", "coupon"); code != ExitError || !strings.Contains(stderr, "not published") {
+				t.Errorf("answer %q: code %d, %s", answer, code, stderr)
+			}
+		}
+		if d := published1(t, document); d.Version != 1 {
+			t.Fatalf("version %d was published without a yes", d.Version)
+		}
+		code, stdout, _ = sw(t, "", "set", "-c", config, "--mode", "auto", "--confirm", "yes", "--output", "json", "coupon")
+		var told published
+		if err := json.Unmarshal([]byte(stdout), &told); err != nil || code != ExitOK || told.Version != 2 || told.Was != 1 || !told.Published || len(told.Changes) != 1 {
+			t.Fatalf("code %d, %s, %v", code, stdout, err)
+		}
+		if code, stdout, _ := sw(t, "", "set", "-c", config, "--mode", "auto", "--confirm", "yes", "coupon"); code != ExitOK || !strings.Contains(stdout, "version 2 stays") {
+			t.Errorf("code %d, %s: nothing was to change", code, stdout)
+		}
+	})
 }
 
 func TestSwitchSetRefusesBeforeItAsks(t *testing.T) {
@@ -156,46 +158,52 @@ func TestSwitchTakesNoFlagForAChain(t *testing.T) {
 	if _, err := os.Stat(document); !os.IsNotExist(err) {
 		t.Error("something was published")
 	}
-	if code, _, stderr := sw(t, "", append(append([]string{"set", "-c", config}, order...), "--foreign", "another-chain_2")...); code != ExitOK {
-		t.Errorf("a foreign chain with a name: code %d, %s", code, stderr)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		if code, _, stderr := sw(t, "", append(append([]string{"set", "-c", config}, order...), "--foreign", "another-chain_2")...); code != ExitOK {
+			t.Errorf("a foreign chain with a name: code %d, %s", code, stderr)
+		}
+	})
 }
 
 func TestSwitchOfAllWeakChainsHasAWordOfItsOwn(t *testing.T) {
-	config, document := switched(t)
-	args := []string{"set", "-c", config, "--mode", "local", "--for", "1m", "--reason", "drill", "--by", "oncall", "--all-weak"}
-	if code, _, stderr := sw(t, "yes\n", args...); code != ExitError || !strings.Contains(stderr, "Type all-weak") {
-		t.Fatalf("code %d, %s: yes was taken for it", code, stderr)
-	}
-	if code, _, stderr := sw(t, "all-weak\n", args...); code != ExitOK {
-		t.Fatalf("code %d, %s", code, stderr)
-	}
-	if d := published1(t, document); len(d.Chains) != 1 || d.Chains["coupon"].Mode != tierlock.ModeLocal {
-		t.Fatalf("%+v, want the weak chain alone, by name", d)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		config, document := switched(t)
+		args := []string{"set", "-c", config, "--mode", "local", "--for", "1m", "--reason", "drill", "--by", "oncall", "--all-weak"}
+		if code, _, stderr := sw(t, "yes\n", args...); code != ExitError || !strings.Contains(stderr, "Type all-weak") {
+			t.Fatalf("code %d, %s: yes was taken for it", code, stderr)
+		}
+		if code, _, stderr := sw(t, "all-weak\n", args...); code != ExitOK {
+			t.Fatalf("code %d, %s", code, stderr)
+		}
+		if d := published1(t, document); len(d.Chains) != 1 || d.Chains["coupon"].Mode != tierlock.ModeLocal {
+			t.Fatalf("%+v, want the weak chain alone, by name", d)
+		}
+	})
 }
 
 func TestSwitchExtendGetAndHistory(t *testing.T) {
-	config, document := switched(t)
-	if code, _, stderr := sw(t, "", "extend", "-c", config, "--for", "30m", "coupon"); code != ExitUsage || !strings.Contains(stderr, "is not ordered") {
-		t.Fatalf("code %d, %s", code, stderr)
-	}
-	if code, _, stderr := sw(t, "", "set", "-c", config, "--mode", "bypass", "--for", "10m", "--reason", "r", "--by", "b", "--confirm", "yes", "coupon"); code != ExitOK {
-		t.Fatal(stderr)
-	}
-	if code, _, stderr := sw(t, "yes\n", "extend", "-c", config, "--for", "30m", "coupon"); code != ExitOK {
-		t.Fatalf("code %d, %s", code, stderr)
-	}
-	if left := time.Until(published1(t, document).Chains["coupon"].Until); left < 29*time.Minute || left > 30*time.Minute {
-		t.Errorf("%v left, want 30 minutes", left)
-	}
-	if code, stdout, _ := sw(t, "", "get", "-c", config, "--ask", nobody(t)); code != ExitError || !strings.Contains(stdout, "version 2\n  coupon: bypass until ") || !strings.Contains(stdout, "does not answer") {
-		t.Errorf("code %d, %s", code, stdout)
-	}
-	code, stdout, _ := sw(t, "", "history", "-c", config)
-	if code != ExitOK || !strings.Contains(stdout, "version 1, ") || !strings.Contains(stdout, "version 2, ") {
-		t.Errorf("code %d, %s", code, stdout)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		config, document := switched(t)
+		if code, _, stderr := sw(t, "", "extend", "-c", config, "--for", "30m", "coupon"); code != ExitUsage || !strings.Contains(stderr, "is not ordered") {
+			t.Fatalf("code %d, %s", code, stderr)
+		}
+		if code, _, stderr := sw(t, "", "set", "-c", config, "--mode", "bypass", "--for", "10m", "--reason", "r", "--by", "b", "--confirm", "yes", "coupon"); code != ExitOK {
+			t.Fatal(stderr)
+		}
+		if code, _, stderr := sw(t, "yes\n", "extend", "-c", config, "--for", "30m", "coupon"); code != ExitOK {
+			t.Fatalf("code %d, %s", code, stderr)
+		}
+		if left := time.Until(published1(t, document).Chains["coupon"].Until); left < 29*time.Minute || left > 30*time.Minute {
+			t.Errorf("%v left, want 30 minutes", left)
+		}
+		if code, stdout, _ := sw(t, "", "get", "-c", config, "--ask", nobody(t)); code != ExitError || !strings.Contains(stdout, "version 2\n  coupon: bypass until ") || !strings.Contains(stdout, "does not answer") {
+			t.Errorf("code %d, %s", code, stdout)
+		}
+		code, stdout, _ := sw(t, "", "history", "-c", config)
+		if code != ExitOK || !strings.Contains(stdout, "version 1, ") || !strings.Contains(stdout, "version 2, ") {
+			t.Errorf("code %d, %s", code, stdout)
+		}
+	})
 }
 
 func TestSwitchGetTellsOfNoDocument(t *testing.T) {
@@ -206,18 +214,20 @@ func TestSwitchGetTellsOfNoDocument(t *testing.T) {
 }
 
 func TestSwitchPublishesAFirstDocumentThatOrdersNothing(t *testing.T) {
-	config, document := switched(t)
-	args := []string{"set", "-c", config, "--mode", "auto", "--by", "oncall", "coupon"}
-	code, stdout, stderr := sw(t, "yes\n", args...)
-	if code != ExitOK || !strings.Contains(stderr, "+ a first document that orders nothing\nPublish this as version 1? Type yes: ") || !strings.Contains(stdout, "version 1 is published") {
-		t.Fatalf("code %d, %s%s", code, stdout, stderr)
-	}
-	if d := published1(t, document); d.Version != 1 || len(d.Chains) != 0 {
-		t.Errorf("%+v", d)
-	}
-	if code, stdout, stderr := sw(t, "", args...); code != ExitOK || stdout != "nothing would change: version 1 stays\n" {
-		t.Errorf("the second time: code %d, %s%s", code, stdout, stderr)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		config, document := switched(t)
+		args := []string{"set", "-c", config, "--mode", "auto", "--by", "oncall", "coupon"}
+		code, stdout, stderr := sw(t, "yes\n", args...)
+		if code != ExitOK || !strings.Contains(stderr, "+ a first document that orders nothing\nPublish this as version 1? Type yes: ") || !strings.Contains(stdout, "version 1 is published") {
+			t.Fatalf("code %d, %s%s", code, stdout, stderr)
+		}
+		if d := published1(t, document); d.Version != 1 || len(d.Chains) != 0 {
+			t.Errorf("%+v", d)
+		}
+		if code, stdout, stderr := sw(t, "", args...); code != ExitOK || stdout != "nothing would change: version 1 stays\n" {
+			t.Errorf("the second time: code %d, %s%s", code, stdout, stderr)
+		}
+	})
 }
 
 func TestSwitchUsage(t *testing.T) {

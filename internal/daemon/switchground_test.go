@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/tierlock/tierlock/internal/servers"
 	"github.com/tierlock/tierlock/switchcfg"
@@ -19,6 +20,7 @@ func ordering(config, last string) []string {
 // TestAVersionIsNewerThanAnyThatWasSeen: after a document was deleted, instances still refuse
 // what is older.
 func TestAVersionIsNewerThanAnyThatWasSeen(t *testing.T) {
+	t.Parallel()
 	test := func(t *testing.T, d running, path string, remove func(history bool)) {
 		ask := func(last, where string) []string {
 			return append([]string{"set", "--ask", where}, ordering(path, last)[1:]...)
@@ -43,6 +45,7 @@ func TestAVersionIsNewerThanAnyThatWasSeen(t *testing.T) {
 		until(t, "version 4 is in force", func() bool { return d.gw.AppliedVersion() == 4 })
 	}
 	t.Run("file", func(t *testing.T) {
+		t.Parallel()
 		redis, _ := inProcess(t)
 		c := config(t, t.TempDir(), redis, "")
 		document := c.Switch.File
@@ -59,6 +62,7 @@ func TestAVersionIsNewerThanAnyThatWasSeen(t *testing.T) {
 		})
 	})
 	t.Run("nacos", func(t *testing.T) {
+		t.Parallel()
 		nacos := servers.Nacos(t)
 		redis, _ := inProcess(t)
 		c := config(t, t.TempDir(), redis, "")
@@ -75,27 +79,29 @@ func TestAVersionIsNewerThanAnyThatWasSeen(t *testing.T) {
 // TestAnOlderDocumentIsPublishedAgain: a copy from a backup is refused by whoever has seen what
 // came after it.
 func TestAnOlderDocumentIsPublishedAgain(t *testing.T) {
-	config, document := switched(t)
-	if code, _, stderr := sw(t, "", ordering(config, "10m")...); code != ExitOK {
-		t.Fatal(stderr)
-	}
-	backup, err := os.ReadFile(document)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if code, _, stderr := sw(t, "", ordering(config, "20m")...); code != ExitOK {
-		t.Fatal(stderr)
-	}
-	if err := os.WriteFile(document, backup, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	code, stdout, stderr := sw(t, "", "promote", "-c", config, "--confirm", "yes")
-	if code != ExitOK || !strings.Contains(stdout, "version 3 is published") || !strings.Contains(stderr, "- version 1, which is older than 2\n+ what it says, as version 3\n") {
-		t.Errorf("code %d, %s%s", code, stdout, stderr)
-	}
-	if d := published1(t, document); d.Version != 3 || len(d.Chains) != 1 {
-		t.Errorf("%+v", d)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		config, document := switched(t)
+		if code, _, stderr := sw(t, "", ordering(config, "10m")...); code != ExitOK {
+			t.Fatal(stderr)
+		}
+		backup, err := os.ReadFile(document)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if code, _, stderr := sw(t, "", ordering(config, "20m")...); code != ExitOK {
+			t.Fatal(stderr)
+		}
+		if err := os.WriteFile(document, backup, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		code, stdout, stderr := sw(t, "", "promote", "-c", config, "--confirm", "yes")
+		if code != ExitOK || !strings.Contains(stdout, "version 3 is published") || !strings.Contains(stderr, "- version 1, which is older than 2\n+ what it says, as version 3\n") {
+			t.Errorf("code %d, %s%s", code, stdout, stderr)
+		}
+		if d := published1(t, document); d.Version != 3 || len(d.Chains) != 1 {
+			t.Errorf("%+v", d)
+		}
+	})
 }
 
 // TestDiscardRepairsWhatCannotBeBuiltOn: whatever stands there, and whatever is asked for.
@@ -114,26 +120,28 @@ func TestDiscardRepairsWhatCannotBeBuiltOn(t *testing.T) {
 			"promote":  {"promote", "--by", "b"},
 		} {
 			t.Run(name+" "+verb, func(t *testing.T) {
-				document := filepath.Join(t.TempDir(), "switch.yaml")
-				config := switchedBy(t, "file: "+document+", verify_file: "+public)
-				last := `{"at":"2026-11-29T17:00:00Z","by":"a","document":{"version":7,"chains":{}},"changes":null}` + "\n"
-				for path, is := range map[string]string{document: text, document + ".history": last} {
-					if err := os.WriteFile(path, []byte(is), 0o600); err != nil {
-						t.Fatal(err)
+				synctest.Test(t, func(t *testing.T) {
+					document := filepath.Join(t.TempDir(), "switch.yaml")
+					config := switchedBy(t, "file: "+document+", verify_file: "+public)
+					last := `{"at":"2026-11-29T17:00:00Z","by":"a","document":{"version":7,"chains":{}},"changes":null}` + "\n"
+					for path, is := range map[string]string{document: text, document + ".history": last} {
+						if err := os.WriteFile(path, []byte(is), 0o600); err != nil {
+							t.Fatal(err)
+						}
 					}
-				}
-				args := append([]string{words[0], "-c", config, "--sign", private, "--confirm", "yes"}, words[1:]...)
-				if code, _, stderr := sw(t, "", args...); code != ExitUsage || !strings.Contains(stderr, "--discard") {
-					t.Errorf("code %d, %s: built on", code, stderr)
-				}
-				args = append([]string{words[0], "--discard"}, args[1:]...)
-				code, stdout, stderr := sw(t, "", args...)
-				if code != ExitOK || !strings.Contains(stdout, "version 8 is published") || !strings.Contains(stderr, "- all that is published\n") {
-					t.Fatalf("code %d, %s%s", code, stdout, stderr)
-				}
-				if d := published1(t, document); d.Version != 8 || d.Verify(key) != nil || len(d.Policies) > 0 && verb != "policy" {
-					t.Errorf("%+v", d)
-				}
+					args := append([]string{words[0], "-c", config, "--sign", private, "--confirm", "yes"}, words[1:]...)
+					if code, _, stderr := sw(t, "", args...); code != ExitUsage || !strings.Contains(stderr, "--discard") {
+						t.Errorf("code %d, %s: built on", code, stderr)
+					}
+					args = append([]string{words[0], "--discard"}, args[1:]...)
+					code, stdout, stderr := sw(t, "", args...)
+					if code != ExitOK || !strings.Contains(stdout, "version 8 is published") || !strings.Contains(stderr, "- all that is published\n") {
+						t.Fatalf("code %d, %s%s", code, stdout, stderr)
+					}
+					if d := published1(t, document); d.Version != 8 || d.Verify(key) != nil || len(d.Policies) > 0 && verb != "policy" {
+						t.Errorf("%+v", d)
+					}
+				})
 			})
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/tierlock/tierlock/switchcfg"
 )
@@ -39,76 +40,80 @@ func newKeys(t *testing.T) (private, public string, key ed25519.PublicKey) {
 }
 
 func TestSwitchSignsWhatItPublishes(t *testing.T) {
-	private, public, key := newKeys(t)
-	document := filepath.Join(t.TempDir(), "switch.yaml")
-	config := switchedBy(t, "file: "+document+", verify_file: "+public)
-	set := []string{"set", "-c", config, "--mode", "bypass", "--for", "10m", "--reason", "r", "--by", "b", "--confirm", "yes"}
-	if code, _, stderr := sw(t, "", append(set, "coupon")...); code != ExitUsage || !strings.Contains(stderr, "sign: is required") {
-		t.Errorf("code %d, %s: published unsigned", code, stderr)
-	}
-	stranger, _, _ := newKeys(t)
-	if code, _, stderr := sw(t, "", append(set, "--sign", stranger, "coupon")...); code != ExitUsage || !strings.Contains(stderr, "belongs to none of the keys") {
-		t.Errorf("code %d, %s: published with a stranger's key", code, stderr)
-	}
-	if code, _, stderr := sw(t, "", append(set, "--sign", public, "coupon")...); code != ExitUsage || !strings.Contains(stderr, "want an Ed25519 private key") {
-		t.Errorf("code %d, %s: signed with a public key", code, stderr)
-	}
-	if _, err := os.Stat(document); !os.IsNotExist(err) {
-		t.Fatal("something was published")
-	}
-	if code, _, stderr := sw(t, "", append(set, "--sign", private, "coupon")...); code != ExitOK {
-		t.Fatal(stderr)
-	}
-	d := published1(t, document)
-	if err := d.Verify(key); err != nil || d.Version != 1 {
-		t.Fatalf("version %d, %v", d.Version, err)
-	}
-	d.Chains["order"] = d.Chains["coupon"] // by somebody with a right to write there, and no key
-	if err := switchcfg.WriteFile(document, d); err != nil {
-		t.Fatal(err)
-	}
-	extend := []string{"extend", "-c", config, "--for", "20m", "--confirm", "yes", "--sign", private}
-	if code, _, stderr := sw(t, "", append(extend, "coupon")...); code == ExitOK || !strings.Contains(stderr, "--discard") {
-		t.Errorf("code %d, %s: what was tampered with is signed now", code, stderr)
-	}
-	if code, _, stderr := sw(t, "", append(set, "--sign", private, "--discard", "coupon")...); code != ExitOK {
-		t.Fatal(stderr)
-	}
-	if d := published1(t, document); d.Version != 2 || len(d.Chains) != 1 || d.Verify(key) != nil {
-		t.Errorf("%+v, want the order asked for and nothing else", d)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		private, public, key := newKeys(t)
+		document := filepath.Join(t.TempDir(), "switch.yaml")
+		config := switchedBy(t, "file: "+document+", verify_file: "+public)
+		set := []string{"set", "-c", config, "--mode", "bypass", "--for", "10m", "--reason", "r", "--by", "b", "--confirm", "yes"}
+		if code, _, stderr := sw(t, "", append(set, "coupon")...); code != ExitUsage || !strings.Contains(stderr, "sign: is required") {
+			t.Errorf("code %d, %s: published unsigned", code, stderr)
+		}
+		stranger, _, _ := newKeys(t)
+		if code, _, stderr := sw(t, "", append(set, "--sign", stranger, "coupon")...); code != ExitUsage || !strings.Contains(stderr, "belongs to none of the keys") {
+			t.Errorf("code %d, %s: published with a stranger's key", code, stderr)
+		}
+		if code, _, stderr := sw(t, "", append(set, "--sign", public, "coupon")...); code != ExitUsage || !strings.Contains(stderr, "want an Ed25519 private key") {
+			t.Errorf("code %d, %s: signed with a public key", code, stderr)
+		}
+		if _, err := os.Stat(document); !os.IsNotExist(err) {
+			t.Fatal("something was published")
+		}
+		if code, _, stderr := sw(t, "", append(set, "--sign", private, "coupon")...); code != ExitOK {
+			t.Fatal(stderr)
+		}
+		d := published1(t, document)
+		if err := d.Verify(key); err != nil || d.Version != 1 {
+			t.Fatalf("version %d, %v", d.Version, err)
+		}
+		d.Chains["order"] = d.Chains["coupon"] // by somebody with a right to write there, and no key
+		if err := switchcfg.WriteFile(document, d); err != nil {
+			t.Fatal(err)
+		}
+		extend := []string{"extend", "-c", config, "--for", "20m", "--confirm", "yes", "--sign", private}
+		if code, _, stderr := sw(t, "", append(extend, "coupon")...); code == ExitOK || !strings.Contains(stderr, "--discard") {
+			t.Errorf("code %d, %s: what was tampered with is signed now", code, stderr)
+		}
+		if code, _, stderr := sw(t, "", append(set, "--sign", private, "--discard", "coupon")...); code != ExitOK {
+			t.Fatal(stderr)
+		}
+		if d := published1(t, document); d.Version != 2 || len(d.Chains) != 1 || d.Verify(key) != nil {
+			t.Errorf("%+v, want the order asked for and nothing else", d)
+		}
+	})
 }
 
 func TestSwitchCanaryPolicyDryRunAndPromote(t *testing.T) {
-	config, document := switched(t)
-	set := []string{"set", "-c", config, "--mode", "bypass", "--for", "10m", "--reason", "r", "--by", "b", "--confirm", "yes"}
-	code, _, stderr := sw(t, "", append(set, "--dry-run", "--canary", "shop-order-1, 10%", "coupon")...)
-	if code != ExitOK || !strings.Contains(stderr, "- for every instance\n+ for shop-order-1 and 10 % of the instances\n") || !strings.Contains(stderr, "+ coupon: dry run of bypass until ") {
-		t.Fatalf("code %d, %s", code, stderr)
-	}
-	if d := published1(t, document); d.Canary == nil || d.Canary.Percent != 10 || !d.Chains["coupon"].DryRun {
-		t.Fatalf("%+v", d)
-	}
-	if code, stdout, _ := sw(t, "", "get", "-c", config, "--ask", nobody(t)); code != ExitError || !strings.Contains(stdout, "version 1\n  for shop-order-1 and 10 % of the instances\n  coupon: dry run of bypass") {
-		t.Errorf("%s", stdout)
-	}
-	code, _, stderr = sw(t, "", "policy", "-c", config, "--confirm", "yes", "coupon", "wait=500ms", "local.permits=2")
-	if code != ExitOK || !strings.Contains(stderr, "- coupon policy: as configured\n+ coupon policy: local.permits=2 wait=500ms\n") || !strings.Contains(stderr, "+ for every instance") {
-		t.Fatalf("code %d, %s", code, stderr)
-	}
-	if code, _, stderr := sw(t, "", "policy", "-c", config, "--confirm", "yes", "--canary", "1%", "coupon", "wait=", "on_down=fail"); code != ExitOK {
-		t.Fatal(stderr)
-	}
-	if code, _, stderr := sw(t, "", "promote", "-c", config, "--confirm", "yes"); code != ExitOK || !strings.Contains(stderr, "- for 1 % of the instances\n+ for every instance") {
-		t.Fatalf("code %d, %s", code, stderr)
-	}
-	d := published1(t, document)
-	if got := d.Policies["coupon"].String(); d.Version != 4 || d.Canary != nil || got != "local.permits=2 on_down=fail" {
-		t.Errorf("version %d, %v, %s", d.Version, d.Canary, got)
-	}
-	if code, stdout, _ := sw(t, "", "promote", "-c", config, "--confirm", "yes"); code != ExitOK || !strings.Contains(stdout, "nothing would change") {
-		t.Errorf("code %d, %s", code, stdout)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		config, document := switched(t)
+		set := []string{"set", "-c", config, "--mode", "bypass", "--for", "10m", "--reason", "r", "--by", "b", "--confirm", "yes"}
+		code, _, stderr := sw(t, "", append(set, "--dry-run", "--canary", "shop-order-1, 10%", "coupon")...)
+		if code != ExitOK || !strings.Contains(stderr, "- for every instance\n+ for shop-order-1 and 10 % of the instances\n") || !strings.Contains(stderr, "+ coupon: dry run of bypass until ") {
+			t.Fatalf("code %d, %s", code, stderr)
+		}
+		if d := published1(t, document); d.Canary == nil || d.Canary.Percent != 10 || !d.Chains["coupon"].DryRun {
+			t.Fatalf("%+v", d)
+		}
+		if code, stdout, _ := sw(t, "", "get", "-c", config, "--ask", nobody(t)); code != ExitError || !strings.Contains(stdout, "version 1\n  for shop-order-1 and 10 % of the instances\n  coupon: dry run of bypass") {
+			t.Errorf("%s", stdout)
+		}
+		code, _, stderr = sw(t, "", "policy", "-c", config, "--confirm", "yes", "coupon", "wait=500ms", "local.permits=2")
+		if code != ExitOK || !strings.Contains(stderr, "- coupon policy: as configured\n+ coupon policy: local.permits=2 wait=500ms\n") || !strings.Contains(stderr, "+ for every instance") {
+			t.Fatalf("code %d, %s", code, stderr)
+		}
+		if code, _, stderr := sw(t, "", "policy", "-c", config, "--confirm", "yes", "--canary", "1%", "coupon", "wait=", "on_down=fail"); code != ExitOK {
+			t.Fatal(stderr)
+		}
+		if code, _, stderr := sw(t, "", "promote", "-c", config, "--confirm", "yes"); code != ExitOK || !strings.Contains(stderr, "- for 1 % of the instances\n+ for every instance") {
+			t.Fatalf("code %d, %s", code, stderr)
+		}
+		d := published1(t, document)
+		if got := d.Policies["coupon"].String(); d.Version != 4 || d.Canary != nil || got != "local.permits=2 on_down=fail" {
+			t.Errorf("version %d, %v, %s", d.Version, d.Canary, got)
+		}
+		if code, stdout, _ := sw(t, "", "promote", "-c", config, "--confirm", "yes"); code != ExitOK || !strings.Contains(stdout, "nothing would change") {
+			t.Errorf("code %d, %s", code, stdout)
+		}
+	})
 }
 
 func TestSwitchPolicyRefusesBeforeItAsks(t *testing.T) {

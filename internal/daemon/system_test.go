@@ -237,6 +237,7 @@ func TestLifeOfADaemon(t *testing.T) {
 }
 
 func TestLifeOfADaemonOnRealServers(t *testing.T) {
+	t.Parallel()
 	servers.Need(t, "Redis and Kafka")
 	lifeOfADaemon(t, servers.Redis(t).Addr(), servers.SharedKafka(t).Addr())
 }
@@ -256,6 +257,7 @@ func nobody(t *testing.T) string {
 }
 
 func TestItStartsWithoutItsServersAndSaysSo(t *testing.T) {
+	t.Parallel()
 	d := run(t, config(t, t.TempDir(), nobody(t), nobody(t)))
 	until(t, "both servers named in the log", func() bool {
 		log := d.log.String()
@@ -367,6 +369,7 @@ func writeOrder(t *testing.T, path string, version uint64, mode string) {
 // TestItIsNotReadyWhileItStops: the spool waits for a Kafka that is away, and meanwhile
 // nobody shall send new work.
 func TestItIsNotReadyWhileItStops(t *testing.T) {
+	t.Parallel()
 	redis, _ := inProcess(t)
 	c := config(t, t.TempDir(), redis, nobody(t))
 	c.Listen.Grace = 2 * time.Second
