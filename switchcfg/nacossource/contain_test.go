@@ -87,6 +87,7 @@ func fetchOnce(t *testing.T, cfg Config) error {
 // TestTheSDKWritesWhereItIsToldAndNowhereElse: not beside the program, not at home, not on
 // standard error; and what it keeps goes with the source.
 func TestTheSDKWritesWhereItIsToldAndNowhereElse(t *testing.T) {
+	t.Parallel()
 	if files := inAProcess(t); os.Getenv(alone) == "" {
 		for _, f := range files {
 			if filepath.Dir(f) != "log" {
@@ -106,6 +107,7 @@ func TestTheSDKWritesWhereItIsToldAndNowhereElse(t *testing.T) {
 // TestACertificateThatGoesBadLaterEndsNoProcess: the SDK reads it anew for each connection
 // and ends the process when it cannot.
 func TestACertificateThatGoesBadLaterEndsNoProcess(t *testing.T) {
+	t.Parallel()
 	if inAProcess(t); os.Getenv(alone) == "" {
 		return
 	}

@@ -28,6 +28,14 @@ func listening(t *testing.T, n *nacostest.Server, clients int) {
 // TestBadDays leads one client through what a server does on a bad day. One, since the SDK
 // allows all clients of a process together 5 questions a second about one configuration.
 func TestBadDays(t *testing.T) {
+	t.Parallel()
+	if !apart(t) {
+		badDays(t)
+	}
+}
+
+func badDays(t *testing.T) {
+	t.Helper()
 	n := nacostest.Start(t)
 	put(n, 1)
 	s := open(t, n.Addr())
@@ -83,6 +91,10 @@ func TestBadDays(t *testing.T) {
 
 // TestBadDaysOfARealServer is what of them rnacos can be made to have.
 func TestBadDaysOfARealServer(t *testing.T) {
+	t.Parallel()
+	if apart(t) {
+		return
+	}
 	n := servers.Nacos(t)
 	put(n, 2)
 	f := followEvery(t, open(t, n.Addr()), time.Second)
@@ -131,6 +143,10 @@ func badDocuments(t *testing.T, n server, f *following, inForce uint64) {
 // TestARevokedLoginIsMadeAgainAndTellsNoSecret: the log at its most talkative holds neither
 // password, token nor document.
 func TestARevokedLoginIsMadeAgainAndTellsNoSecret(t *testing.T) {
+	t.Parallel()
+	if apart(t) {
+		return
+	}
 	n := nacostest.Start(t)
 	n.Account("shop", "hunter2")
 	put(n, 1)

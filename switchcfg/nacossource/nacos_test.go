@@ -114,6 +114,10 @@ func put(n server, version int) {
 type pollOnly struct{ switchcfg.Source }
 
 func TestFlipArrives(t *testing.T) {
+	t.Parallel()
+	if apart(t) {
+		return
+	}
 	n := servers.Nacos(t)
 	put(n, 1)
 	pushed, polled := follow(t, open(t, n.Addr())), follow(t, pollOnly{open(t, n.Addr())})
@@ -129,8 +133,19 @@ func TestFlipArrives(t *testing.T) {
 }
 
 func TestDeletedOrEmptyKeepsWhatIsInForce(t *testing.T) {
-	t.Run("fake", func(t *testing.T) { deletedOrEmpty(t, nacostest.Start(t)) })
-	t.Run("rnacos", func(t *testing.T) { deletedOrEmpty(t, servers.Nacos(t)) })
+	t.Parallel()
+	t.Run("fake", func(t *testing.T) {
+		t.Parallel()
+		if !apart(t) {
+			deletedOrEmpty(t, nacostest.Start(t))
+		}
+	})
+	t.Run("rnacos", func(t *testing.T) {
+		t.Parallel()
+		if !apart(t) {
+			deletedOrEmpty(t, servers.Nacos(t))
+		}
+	})
 }
 
 func deletedOrEmpty(t *testing.T, n server) {

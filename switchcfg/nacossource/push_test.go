@@ -11,8 +11,19 @@ import (
 // TestAFlipArrivesByPush: nobody polls here for an hour, so what arrives was pushed. One push
 // may be lost while the SDK begins to listen, and not every one of them.
 func TestAFlipArrivesByPush(t *testing.T) {
-	t.Run("fake", func(t *testing.T) { arrivesByPush(t, nacostest.Start(t)) })
-	t.Run("rnacos", func(t *testing.T) { arrivesByPush(t, servers.Nacos(t)) })
+	t.Parallel()
+	t.Run("fake", func(t *testing.T) {
+		t.Parallel()
+		if !apart(t) {
+			arrivesByPush(t, nacostest.Start(t))
+		}
+	})
+	t.Run("rnacos", func(t *testing.T) {
+		t.Parallel()
+		if !apart(t) {
+			arrivesByPush(t, servers.Nacos(t))
+		}
+	})
 }
 
 func arrivesByPush(t *testing.T, n server) {
