@@ -17,7 +17,7 @@ func (r *repairer) ask(ctx context.Context, partition int, hook Hook, c Case, ou
 	})
 	if err != nil {
 		r.cfg.Logger.WarnContext(ctx, "approval not asked for, trying again", "repair", c.ID, "error", err)
-		return 0, errNotNow
+		return 0, errBusy
 	}
 	now := time.Now()
 	switch a.Status(now) {
@@ -57,7 +57,7 @@ func (r *repairer) refused(ctx context.Context, c Case, out *Repair) (bool, erro
 	a, known, err := r.cfg.Approvals.Last(ctx, c.ID)
 	if err != nil {
 		r.cfg.Logger.WarnContext(ctx, "approval not read, trying again", "repair", c.ID, "error", err)
-		return false, errNotNow
+		return false, errBusy
 	}
 	if !known || a.Status(time.Now()) != StatusRejected || out.Wrong > a.Amount {
 		return false, nil

@@ -203,41 +203,6 @@ func (j *Job) step(ctx context.Context, complete bool) error {
 	return j.commit(ctx, now, complete)
 }
 
-// finish is the last step, unless a late event makes a partition come again.
-func (j *Job) finish(ctx context.Context) (again bool, err error) {
-	for _, w := range j.windows {
-		w.caught, w.asOf = true, time.Now()
-		if w.lateSince.IsZero() {
-			continue
-		}
-		if _, err := j.reread(ctx, w, time.Now()); err != nil {
-			return false, err
-		}
-		again = true
-	}
-	if again {
-		return true, nil
-	}
-	j.repairs.hurry()
-	for waiting := -1; len(j.repairs.queue) != waiting; { // as long as repairs get anywhere
-		waiting = len(j.repairs.queue)
-		if err := j.step(ctx, true); err != nil {
-			return false, err
-		}
-	}
-	for _, w := range j.windows { // what had no room in line comes once more
-		if !j.repairs.hungry(w.partition) {
-			continue
-		}
-		w.again(time.Now())
-		if _, err := j.reread(ctx, w, time.Now()); err != nil {
-			return false, err
-		}
-		again = true
-	}
-	return again, nil
-}
-
 func (j *Job) count(do func(*books)) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -10,23 +10,12 @@ import (
 	"github.com/tierlock/tierlock"
 )
 
-// errNotNow says that no case can be worked on now.
-var errNotNow = errors.New("reconcile: not now")
-
-// due is a finding whose cases are not all done.
-type due struct {
-	finding   Finding
-	partition int
-	cases     []Case
-	opens     time.Time // its earliest start; zero: [Approvals] keeps it until it is settled
-	next      int       // the case it is at
-	tries     int       // of that case
-	notBefore time.Time
-	bare      bool // the finding is not stored as it was any more: its document is left alone
-}
-
-// weight is what a due costs in memory, in holds.
-func (d *due) weight() int { return len(d.finding.Members) + len(d.cases) }
+// errNotNow says that a case cannot be worked on now, errBusy that this may be over soon
+// without a record more: somebody holds the lock, or a store does not answer.
+var (
+	errNotNow = errors.New("reconcile: not now")
+	errBusy   = fmt.Errorf("%w: busy", errNotNow)
+)
 
 // casesOf lists the losing holds of a finding: per business record every hold but the one
 // that was granted first; where only one hold names a record, that one. A hold whose work was
@@ -75,11 +64,6 @@ func repairKey(loser *Interval, action string) string {
 	})
 }
 
-// mostDue bounds the line of a job in memory, in holds of the findings that wait. What has no
-// room is left out: its partition is not committed beyond it, and is read again once half
-// of the line is done.
-const mostDue = 50_000
-
 // repairer works cases off, one at a time, within the caps.
 type repairer struct {
 	cfg      *Config
@@ -90,6 +74,7 @@ type repairer struct {
 	budget   budget
 	calls    calls
 	patience *patience
+	done     int          // cases, without those that people have decided: these may come again
 	told     []settlement // of decided cases, to be written down once their findings are stored
 }
 
@@ -103,108 +88,19 @@ func newRepairer(cfg *Config) repairer {
 	return repairer{cfg: cfg, most: mostDue, short: map[int]time.Time{}, budget: budget{cfg: cfg}, calls: newCalls()}
 }
 
-// add puts a finding in line, in place of an older revision of it. It is false when there
-// is no room.
-func (r *repairer) add(f Finding, partition int) bool {
-	r.remove(f.ID)
-	cases := casesOf(&f, r.cfg.Hooks)
-	if len(cases) == 0 {
-		return true
-	}
-	d := &due{finding: f, partition: partition, cases: cases}
-	for i := range f.Members {
-		if s := r.cfg.Rule.start(&f.Members[i]); d.opens.IsZero() || s.Before(d.opens) {
-			d.opens = s
-		}
-	}
-	if len(r.queue) > 0 && r.weight+d.weight() > r.most {
-		if was, short := r.short[partition]; !short || d.opens.Before(was) {
-			r.short[partition] = d.opens
-		}
-		return false
-	}
-	r.push(d)
-	return true
-}
-
-func (r *repairer) push(d *due) {
-	r.queue = append(r.queue, d)
-	r.weight += d.weight()
-}
-
-// drain takes out of line what gone says.
-func (r *repairer) drain(gone func(*due) bool) {
-	r.queue = slices.DeleteFunc(r.queue, func(d *due) bool {
-		if !gone(d) {
-			return false
-		}
-		r.weight -= d.weight()
-		return true
-	})
-}
-
-// remove takes a finding out of line.
-func (r *repairer) remove(id string) {
-	r.drain(func(d *due) bool { return d.finding.ID == id })
-}
-
-// drop forgets the findings of a partition that is not ours any more: its new owner finds
-// them again, since nothing behind them was committed.
-func (r *repairer) drop(partition int) {
-	r.drain(func(d *due) bool { return d.partition == partition })
-	delete(r.short, partition)
-}
-
-// hurry has everything tried at once that was only too early: nothing more will be read that
-// it could wait for.
-func (r *repairer) hurry() {
-	for _, d := range r.queue {
-		if d.tries == 0 {
-			d.notBefore = time.Time{}
-		}
-	}
-}
-
-// hungry tells whether partition has findings that had no room, and there is room now; they
-// are forgotten then, and have to be found again.
-func (r *repairer) hungry(partition int) bool {
-	if _, short := r.short[partition]; !short || r.weight > r.most/2 {
-		return false
-	}
-	delete(r.short, partition)
-	return true
-}
-
-// awaits tells whether a case of a business type is left to be worked on.
-func (r *repairer) awaits(kind string) bool {
-	return slices.ContainsFunc(r.queue, func(d *due) bool {
-		return slices.ContainsFunc(d.cases[d.next:], func(c Case) bool { return c.Business.Type == kind })
-	})
-}
-
-// pinned is the start of the oldest finding of partition that is still due and is kept
-// nowhere else. What waits for people is: it pins nothing.
-func (r *repairer) pinned(partition int) time.Time {
-	oldest := r.short[partition]
-	for _, d := range r.queue {
-		if d.partition == partition && !d.opens.IsZero() && (oldest.IsZero() || d.opens.Before(oldest)) {
-			oldest = d.opens
-		}
-	}
-	return oldest
-}
-
 // work does up to most cases that may be done now, and tells which findings have changed.
 // ready tells whether a chain is quiet enough to be repaired.
 func (r *repairer) work(ctx context.Context, most int, ready func(chain string) bool) (changed []Finding) {
 	now := time.Now()
-	for _, d := range slices.Clone(r.queue) {
+	var tried []*due
+	for _, d := range r.queue {
 		if most <= 0 || ctx.Err() != nil || time.Since(now) >= r.cfg.HookTimeout { // a slow hook must not keep us from reading
 			break
 		}
 		if d.notBefore.After(now) {
 			continue
 		}
+		tried = append(tried, d)
 		was := d.next
 		for most > 0 && ctx.Err() == nil && time.Since(now) < r.cfg.HookTimeout && d.next < len(d.cases) {
 			most--
@@ -219,6 +115,7 @@ func (r *repairer) work(ctx context.Context, most int, ready func(chain string) 
 		changed = append(changed, d.finding)
 	}
 	r.drain(func(d *due) bool { return d.next >= len(d.cases) })
+	r.stepBack(tried)
 	return changed
 }
 
@@ -227,13 +124,19 @@ func (r *repairer) one(ctx context.Context, d *due, ready func(chain string) boo
 	c := d.cases[d.next]
 	repair, err := r.attempt(ctx, d.partition, c, ready)
 	switch {
+	case errors.Is(err, errBusy):
+		if d.last != failed {
+			r.cfg.Logger.InfoContext(ctx, "repair put off, trying again", "finding", d.finding.ID, "repair", c.ID, "why", err)
+		}
+		d.last, d.notBefore = failed, time.Now().Add(r.cfg.Tick)
+		return false
 	case errors.Is(err, errNotNow):
-		d.notBefore = time.Now().Add(r.cfg.Tick)
+		d.last, d.notBefore = putOff, time.Now().Add(r.cfg.Tick)
 		return false
 	case err != nil && ctx.Err() != nil:
 		return false // we were told to stop: it has not failed
 	case err != nil:
-		d.tries++
+		d.last, d.tries = failed, d.tries+1
 		r.budget.count(true)
 		r.cfg.Logger.WarnContext(ctx, "repair failed", "finding", d.finding.ID, "repair", c.ID, "tries", d.tries, "error", err)
 		if d.tries < r.cfg.Caps.Tries {
@@ -246,13 +149,16 @@ func (r *repairer) one(ctx context.Context, d *due, ready func(chain string) boo
 	}
 	decided := d.opens.IsZero()
 	if !decided && !r.settle(ctx, c, repair.Result) {
-		d.notBefore = time.Now().Add(r.cfg.Tick)
+		d.last, d.notBefore = failed, time.Now().Add(r.cfg.Tick)
 		return false
+	}
+	if !decided {
+		r.done++
 	}
 	if repair = d.finding.noteRepair(repair); decided && repair.Result != ResultWaiting {
 		r.told = append(r.told, settlement{c.ID, repair.Result})
 	}
-	d.next, d.tries = d.next+1, 0
+	d.next, d.tries, d.last = d.next+1, 0, untried
 	return true
 }
 
@@ -330,9 +236,9 @@ func (r *repairer) attempt(ctx context.Context, partition int, c Case, ready fun
 	})
 	switch {
 	case errors.Is(err, tierlock.ErrHeld) || errors.Is(err, tierlock.ErrTimeout) || errors.Is(err, tierlock.ErrSystem):
-		return out, errNotNow // the lock, not the repair: the holder goes on first
+		return out, fmt.Errorf("%w: %w", errBusy, err) // the lock, not the repair: the holder goes on first
 	case errors.Is(err, ErrMore):
-		return out, errNotNow // the next check sees how much, and people are asked
+		return out, errBusy // the next check sees how much, and people are asked
 	}
 	switch {
 	case err != nil:

@@ -51,7 +51,7 @@ func reconciled(t *testing.T, c Config, apply bool) (reconcile.Report, *buffer) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	if err := r.Run(ctx); err != nil || ctx.Err() != nil {
 		t.Fatalf("run: %v, %v\n%s", err, ctx.Err(), log)
