@@ -17,7 +17,7 @@ const oncePatience = time.Minute
 type readOnce struct {
 	reconcile.Source
 	patience time.Duration // for the first partition
-	since    time.Time     // the first Next
+	since    time.Time     // the first Next, or when the partitions were taken away
 	joined   bool
 	behind   map[int]bool // assigned, and not caught up yet
 }
@@ -34,8 +34,9 @@ func (o *readOnce) Next(ctx context.Context) (reconcile.Batch, error) {
 		return reconcile.Batch{}, fmt.Errorf("no partition was assigned within %s: does another member of reconcile.group have them all?", o.patience)
 	}
 	b, err := o.Source.Next(ctx)
-	for _, p := range b.Revoked {
-		delete(o.behind, p)
+	if len(b.Revoked) > 0 { // read or not: the next assignment says what is left to this member
+		o.joined, o.since = false, time.Now()
+		clear(o.behind)
 	}
 	for _, m := range b.Assigned {
 		o.joined, o.behind[m.Partition] = true, true

@@ -1,6 +1,9 @@
 package daemon
 
 import (
+	"context"
+	"errors"
+	"io"
 	"log/slog"
 	"strings"
 	"testing"
@@ -53,6 +56,48 @@ func TestOnceGivesUpOnAGroupThatOthersHold(t *testing.T) {
 	o := &readOnce{Source: nobodyAsked, since: time.Now().Add(-2 * time.Second), patience: time.Second}
 	if _, err := o.Next(t.Context()); err == nil || !strings.Contains(err.Error(), "no partition was assigned within 1s") {
 		t.Errorf("next: %v", err)
+	}
+}
+
+// handed is a source that hands out batches, and nothing more after them.
+type handed struct {
+	reconcile.Source
+	batches []reconcile.Batch
+}
+
+func (h *handed) Next(context.Context) (reconcile.Batch, error) {
+	b := h.batches[0] // one too many would panic
+	h.batches = h.batches[1:]
+	return b, nil
+}
+
+// TestOnceReadsOnAfterARebalance: whoever loses its partitions in the middle, as when a
+// heartbeat was late, has not read them.
+func TestOnceReadsOnAfterARebalance(t *testing.T) {
+	both := []reconcile.Mark{{Partition: 0}, {Partition: 1}}
+	source := &handed{batches: []reconcile.Batch{
+		{Assigned: both},
+		{CaughtUp: []int{0}},
+		{Revoked: []int{0, 1}},
+		{Assigned: both},
+		{CaughtUp: []int{1}},
+		{CaughtUp: []int{0}},
+	}}
+	o := &readOnce{Source: source, patience: time.Minute, behind: map[int]bool{}}
+	for left := len(source.batches); left > 0; left-- {
+		if _, err := o.Next(t.Context()); err != nil {
+			t.Fatalf("%v with %d batches left", err, left)
+		}
+	}
+	if _, err := o.Next(t.Context()); !errors.Is(err, io.EOF) {
+		t.Errorf("all is read: %v", err)
+	}
+	source.batches = []reconcile.Batch{{Revoked: []int{0, 1}}}
+	o.behind[0] = true // rewound
+	_, _ = o.Next(t.Context())
+	o.since = time.Now().Add(-2 * time.Minute)
+	if _, err := o.Next(t.Context()); err == nil || !strings.Contains(err.Error(), "no partition was assigned within 1m") {
+		t.Errorf("nobody gave them back: %v", err)
 	}
 }
 
