@@ -20,9 +20,10 @@ type fleet struct{ by map[string]*member }
 
 // member is one producer.
 type member struct {
-	at     time.Time // its last report, by its own clock
-	heard  time.Time // by the stream's
-	closed bool
+	at     time.Time         // its last report, by its own clock
+	heard  time.Time         // by the stream's
+	epoch  uint64            // the latest
+	closed bool              // it is sealed
 	read   map[int]time.Time // partition → its last report there
 	chains map[string]*calm
 }
@@ -47,6 +48,9 @@ func (fl *fleet) hear(ev *audit.Event, r *Record, now time.Time) {
 	if heard.After(m.heard) {
 		m.heard = heard
 	}
+	if m.turn(ev); ev.Epoch < m.epoch {
+		return // of a process before
+	}
 	if ev.Type == audit.TypeAcquire {
 		if ev.Tier != tierlock.Shared {
 			m.breaks(ev.Chain, sane(ev.GrantedAt, now))
@@ -64,21 +68,28 @@ func (fl *fleet) hear(ev *audit.Event, r *Record, now time.Time) {
 	}
 	switch ev.Type {
 	case audit.TypeHello: // what it reported before was another process
-		if latest {
-			m.closed = false
-		}
 		for chain := range m.chains {
 			m.breaks(chain, at)
 		}
-	case audit.TypeSeal:
-		if latest {
-			m.closed = ev.Sealed == ev.Epoch
-		}
 	case audit.TypeHeartbeat:
-		if latest {
-			m.closed = false
-		}
 		m.report(ev, at, r.Partition, latest)
+	}
+}
+
+// turn follows a producer from one epoch to the next, by their numbers and not by the time of
+// a marker: a clock may have been set back before its process ended, or before the next one
+// began. Nothing that was reported before is then known of the chains, but that it has them.
+func (m *member) turn(ev *audit.Event) {
+	if ev.Epoch > m.epoch {
+		m.epoch, m.closed, m.at = ev.Epoch, false, time.Time{}
+		clear(m.read)
+		for _, c := range m.chains {
+			c.broken = time.Time{}
+			clear(c.since)
+		}
+	}
+	if ev.Type == audit.TypeSeal && ev.Sealed == m.epoch {
+		m.closed = true
 	}
 }
 

@@ -24,6 +24,11 @@ func TestQuiet(t *testing.T) {
 	}
 	sealed := event(audit.TypeSeal, 25, "")
 	sealed.Sealed = 1
+	back := sealed // the clock was set back before the end
+	back.At = base.Add(-time.Second)
+	same := sealed
+	same.At = base
+	second := func(ev audit.Event) audit.Event { ev.Epoch = 2; return ev }
 	other := beat(30, "")
 	other.Tiers = map[string]string{"order": "shared"}
 	for name, c := range map[string]struct {
@@ -38,6 +43,13 @@ func TestQuiet(t *testing.T) {
 		"a restart is a break":                   {[]audit.Event{beat(0, "shared"), beat(20, "shared"), event(audit.TypeHello, 21, "")}, false},
 		"and is over 20 s later":                 {[]audit.Event{beat(0, "shared"), event(audit.TypeHello, 21, ""), beat(22, "shared"), beat(42, "shared")}, true},
 		"who has ended is not waited for":        {[]audit.Event{beat(0, "bypass"), sealed}, true},
+		"whose clock was set back before":        {[]audit.Event{beat(0, "bypass"), back}, true},
+		"or stood still":                         {[]audit.Event{beat(0, "bypass"), same}, true},
+		"who has begun again is":                 {[]audit.Event{beat(0, "shared"), beat(20, "shared"), sealed, second(beat(26, "bypass"))}, false},
+		"with a clock that was set back too":     {[]audit.Event{beat(0, "shared"), beat(20, "shared"), sealed, second(beat(-50, "bypass"))}, false},
+		"and is quiet by that clock":             {[]audit.Event{beat(0, "bypass"), beat(20, "bypass"), second(beat(-50, "shared")), second(beat(-30, "shared"))}, true},
+		"whatever comes late of the one before":  {[]audit.Event{beat(0, "shared"), second(beat(21, "shared")), beat(20, "bypass"), sealed, second(beat(41, "shared"))}, true},
+		"the end of the one before is not its":   {[]audit.Event{second(beat(0, "bypass")), sealed}, false},
 		"nor who has the chain no more":          {[]audit.Event{beat(0, "bypass"), event(audit.TypeHello, 21, ""), other}, true},
 		"an old heartbeat of a slower partition": {[]audit.Event{beat(0, "shared"), beat(20, "shared"), beat(5, "bypass")}, true},
 	} {
