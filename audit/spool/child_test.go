@@ -49,6 +49,9 @@ func childMain() bool {
 	select {}
 }
 
+// What was written outlives the process in the page cache, so a kill misses no fsync: the power
+// loss does, and the trace of system calls. Nor does it miss what keeps a torn batch out, since
+// nobody was told of it: TestABatchThatAKillTearsIsNotThereAtAll does.
 func TestSoakNothingAcknowledgedIsLostWhenTheProcessIsKilled(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -36,6 +36,7 @@ var tasks = map[string]func(dir string) error{
 	"no sync": func(dir string) error { return appendAll(lyingOS{}, dir) },
 	"limited": limited,
 	"full":    fullDisk,
+	"large":   appendLarge,
 }
 
 func taskMain() bool {

@@ -15,6 +15,10 @@ func auditMutants() []mutant {
 			old: "\t\tat += f.size()\n\t}\n\treturn seq, end", new: "\t\tat += f.size()\n\t\tseq, end = f.seq, at\n\t}\n\treturn seq, end",
 		},
 		{
+			what: "a batch that a kill has torn counts for nothing", file: "audit/spool/frame.go", pkg: spool, run: "TestABatchThatAKillTearsIsNotThereAtAll",
+			old: `f.kind == kindCommit && f.seq <= most && f.whole(data, at)`, new: `f.seq <= most`,
+		},
+		{
 			what: "a killed writer's batches end with commit frames", file: "audit/spool/append.go", pkg: spool, run: "TestSoakNothingAcknowledgedIsLostWhenTheProcessIsKilled",
 			old: `b.buf = appendCommit(b.buf, b.count, seq-1)`, new: `_ = appendCommit(b.buf, b.count, seq-1)`,
 		},
