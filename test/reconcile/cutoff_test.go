@@ -1,7 +1,6 @@
 package reconcile
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -15,8 +14,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tierlock/tierlock"
-	"github.com/tierlock/tierlock/audit"
-	"github.com/tierlock/tierlock/audit/kafkasink"
 	"github.com/tierlock/tierlock/backend/redisstore"
 	"github.com/tierlock/tierlock/degrade"
 	"github.com/tierlock/tierlock/gateway"
@@ -45,129 +42,59 @@ func (a *answers) note(what string, took time.Duration) {
 }
 
 // serveShop is a child of that name.
-func serveShop(name, redisAddr, kafka, dir string) (err error) {
-	sink, err := kafkasink.New(kafkasink.Config{Brokers: []string{kafka}, Partitions: 4})
-	if err != nil {
-		return err
-	}
-	defer sink.Close()
-	log, err := audit.Open(audit.Config{Dir: dir, Producer: name, Sink: sink, Heartbeat: 200 * time.Millisecond})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, log.Close(context.Background())) }()
-	store, err := redisstore.New(redisstore.Config{Addrs: []string{redisAddr}, PoolSize: 8})
-	if err != nil {
-		return err
-	}
-	defer store.Close()
+func serveShop(c child) error {
 	weak := gateway.Weak("one claim of a user at a time", gateway.Reconcile)
 	weak.Local.Permits, weak.TTL, weak.Ladder.RampEvery = 1, time.Minute, 100*time.Millisecond
 	strong := gateway.Strong("one payment of an order at a time", gateway.Fence)
 	strong.TTL = time.Minute
 	orders := make(chan switchcfg.Document, 64)
-	stepped := func(s gateway.StepInfo) {
-		if s.Chain != "voucher" || s.To != degrade.Down && s.From != degrade.Down {
-			return
-		}
-		d := switchcfg.Document{Version: s.Epoch, Chains: map[string]switchcfg.Directive{}}
-		if s.To == degrade.Down {
-			d.Chains["voucher"] = switchcfg.Directive{Mode: tierlock.ModeBypass, Until: time.Now().Add(time.Hour), Reason: "cut off", By: "test"}
-		}
-		orders <- d
-	}
-	gw, err := gateway.New(gateway.Config{
-		Chains: map[string]gateway.Policy{"coupon": weak, "voucher": weak, "payment": strong},
-		Stores: map[string]tierlock.Backend{"main": store}, Audit: log, Hooks: gateway.Hooks{Stepped: stepped},
+	beat, told := pulse.Start(), answers{count: map[string]int{}}
+	defer beat.Stop()
+	err := c.ply(trade{
+		store: redisstore.Config{PoolSize: 8}, chains: map[string]gateway.Policy{"coupon": weak, "voucher": weak, "payment": strong}, workers: 2,
+		hooks: gateway.Hooks{Stepped: func(s gateway.StepInfo) {
+			if s.Chain != "voucher" || s.To != degrade.Down && s.From != degrade.Down {
+				return
+			}
+			d := switchcfg.Document{Version: s.Epoch, Chains: map[string]switchcfg.Directive{}}
+			if s.To == degrade.Down {
+				d.Chains["voucher"] = switchcfg.Directive{Mode: tierlock.ModeBypass, Until: time.Now().Add(time.Hour), Reason: "cut off", By: "test"}
+			}
+			orders <- d
+		}},
+		beside: func(ctx context.Context, gw *gateway.Gateway) {
+			for {
+				select {
+				case d := <-orders:
+					if err := gw.Apply(d); err != nil {
+						fmt.Fprintln(os.Stderr, "child:", err)
+					}
+				case <-ctx.Done():
+					return
+				}
+			}
+		},
+		hold: func(chain *gateway.Chain) (held, bool) {
+			return live(chain, c.name, time.Duration(10+rand.IntN(20))*time.Millisecond, func(began, ended time.Time, tier string, err error) {
+				what := tier
+				if err != nil {
+					what = err.Error()
+					if e, ok := errors.AsType[*tierlock.Error](err); ok {
+						what = e.Outcome.String() + "/" + string(e.Reason)
+					}
+				}
+				told.note(chain.Name()+"/"+what, ended.Sub(began)-beat.Stalled(began, ended))
+				if err != nil {
+					rest(5 * time.Millisecond)
+				}
+			})
+		},
 	})
 	if err != nil {
 		return err
 	}
-	defer func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		err = errors.Join(err, gw.Close(ctx))
-	}()
-	beat := pulse.Start()
-	defer beat.Stop()
-	ctx, cancel := context.WithCancel(context.Background())
-	go func() {
-		defer cancel()
-		_, _ = bufio.NewReader(os.Stdin).ReadString('\n') // until our parent has had enough, or is gone
-	}()
-	var all sync.WaitGroup
-	all.Go(func() {
-		for {
-			select {
-			case d := <-orders:
-				if err := gw.Apply(d); err != nil {
-					fmt.Fprintln(os.Stderr, "child:", err)
-				}
-			case <-ctx.Done():
-				return
-			}
-		}
-	})
-	var mu sync.Mutex // of our output
-	told := answers{count: map[string]int{}}
-	for _, chain := range []string{"coupon", "voucher", "payment"} {
-		c, err := gw.Chain(chain)
-		if err != nil {
-			cancel()
-			return err
-		}
-		for range 2 {
-			all.Go(func() {
-				for ctx.Err() == nil {
-					if h, ok := buy(c, name, beat, &told); ok {
-						mu.Lock()
-						_, _ = fmt.Fprint(os.Stdout, h)
-						mu.Unlock()
-					}
-				}
-			})
-		}
-	}
-	all.Wait()
 	_, err = fmt.Fprintln(os.Stdout, "worst", told.worst.Microseconds(), told.count)
 	return err
-}
-
-// buy holds one key of a chain for a while.
-func buy(c *gateway.Chain, process string, beat *pulse.Pulse, told *answers) (held, bool) {
-	ctx := context.Background()
-	began := time.Now()
-	lock, err := c.TryLock(ctx, fmt.Sprint("u", rand.IntN(customers)))
-	ended := time.Now()
-	took := ended.Sub(began) - beat.Stalled(began, ended)
-	if err != nil {
-		what := err.Error()
-		if e, ok := errors.AsType[*tierlock.Error](err); ok {
-			what = e.Outcome.String() + "/" + string(e.Reason)
-		}
-		told.note(c.Name()+"/"+what, took)
-		rest(5 * time.Millisecond)
-		return held{}, false
-	}
-	g := lock.Grant()
-	told.note(c.Name()+"/"+g.Tier.String(), took)
-	h := held{process: process, key: g.Key.String(), tier: g.Tier.String(), holder: g.RequestID.Fingerprint(), from: time.Now().UnixMicro()}
-	rest(time.Duration(10+rand.IntN(20)) * time.Millisecond)
-	h.to = time.Now().UnixMicro()
-	_ = lock.Unlock(ctx)
-	return h, true
-}
-
-// inChain counts the holds of a chain on a tier.
-func (p *process) inChain(chain, tier string) (n int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, h := range p.holds {
-		if h.tier == tier && strings.Contains(h.key, ":"+chain+":") {
-			n++
-		}
-	}
-	return n
 }
 
 // One of three processes is cut off from the store, and an order puts its vouchers on bypass,
