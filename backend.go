@@ -96,7 +96,8 @@ type Answer struct {
 	Token     Token
 	Depth     int           // Granted, Mine: entries that were not given back, the acquisition's own included
 	Until     time.Time     // this process's monotonic clock: the store cannot grant to another before; drift taken off
-	Remaining time.Duration // Held: the holder's, as the store tells it; 0 unknown
+	Remaining time.Duration // Held: the holder's, as the store tells it; 0 unknown, or Endless
+	Endless   bool          // Held: the store frees the key by itself at no time
 	Holder    string        // Held: fingerprint of the holder, never its id
 	Mark      uint64        // Held: the store's own position, for Waiter
 }

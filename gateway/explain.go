@@ -119,10 +119,11 @@ func (s *ExplainedSignals) At(at time.Time) degrade.Signals {
 type ExplainedStore struct {
 	Found     string          `json:"found"` // held, free, or unknown: it did not answer, or was not asked
 	Holder    string          `json:"holder,omitempty"`
-	Remaining int64           `json:"remaining_ms,omitempty"`
-	Here      bool            `json:"here,omitempty"`  // the holder is a lock of this process
-	Fault     tierlock.Reason `json:"fault,omitempty"` // why it is unknown
-	Error     string          `json:"error,omitempty"` // in the store's words
+	Remaining int64           `json:"remaining_ms,omitempty"` // held: 0: the store does not tell, or Endless
+	Endless   bool            `json:"endless,omitempty"`      // held: without a ttl, so that it ends at no time by itself
+	Here      bool            `json:"here,omitempty"`         // the holder is a lock of this process
+	Fault     tierlock.Reason `json:"fault,omitempty"`        // why it is unknown
+	Error     string          `json:"error,omitempty"`        // in the store's words
 	Took      int64           `json:"took_us,omitempty"`
 }
 
@@ -208,7 +209,7 @@ func (c *Chain) lookFor(ctx context.Context, r *request) ExplainedStore {
 			found.Fault = tierlock.ReasonCanceled
 		}
 	case ans.Status == tierlock.Held:
-		found.Found, found.Holder, found.Remaining = "held", ans.Holder, ans.Remaining.Milliseconds()
+		found.Found, found.Holder, found.Remaining, found.Endless = "held", ans.Holder, ans.Remaining.Milliseconds(), ans.Endless
 	default:
 		found.Found = "free"
 	}

@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -45,7 +46,7 @@ func TestExplainOnRedis(t *testing.T) {
 	mine, others := explain(a, key), explain(b, key)
 	for who, x := range map[string]*gateway.Explanation{"holder's": mine, "other's": others} {
 		left := time.Duration(x.Store.Remaining) * time.Millisecond
-		if x.Store.Found != "held" || x.Store.Holder != fp || left <= 50*time.Second || left > time.Minute {
+		if x.Store.Found != "held" || x.Store.Holder != fp || left <= 50*time.Second || left > time.Minute || x.Store.Endless {
 			t.Errorf("%s: %+v", who, x.Store)
 		}
 		if x.Next.Outcome != tierlock.Failure || x.Next.Reason != tierlock.ReasonHeld || x.Next.By != "store" {
@@ -55,11 +56,24 @@ func TestExplainOnRedis(t *testing.T) {
 	if !mine.Store.Here || mine.Held != 1 || mine.Holders[0].Token != l.Grant().Token || others.Store.Here || others.Held != 0 {
 		t.Errorf("holder's %+v, other's %+v", mine.Holders, others.Holders)
 	}
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer client.Close()
+	if err := client.Persist(ctx, key).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for who, g := range map[string]*gateway.Gateway{"holder's": a, "other's": b} {
+		x := explain(g, key)
+		var text strings.Builder
+		if err := x.WriteText(&text); err != nil {
+			t.Fatal(err)
+		}
+		if s := x.Store; s.Found != "held" || s.Remaining != 0 || !s.Endless || !strings.Contains(text.String(), "held by "+fp+" without a ttl: it never ends by itself, ") {
+			t.Errorf("%s, without a ttl: %+v in\n%s", who, s, text.String())
+		}
+	}
 	if err := l.Unlock(ctx); err != nil {
 		t.Fatal(err)
 	}
-	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
-	defer client.Close()
 	if n, err := client.Exists(ctx, key, "{"+key+"}:wait", "{"+key+"}:depth").Result(); n != 0 || err != nil {
 		t.Errorf("explaining left %d keys, %v", n, err)
 	}

@@ -82,7 +82,7 @@ func (x *Explanation) writeHolders(p *page) {
 		if s.Here {
 			where = "by this process"
 		}
-		p.row("on the store", "held by %s for %s more, %s", s.Holder, forMS(s.Remaining), where)
+		p.row("on the store", "held by %s %s, %s", s.Holder, s.lasts(), where)
 	case "free":
 		p.row("on the store", "free")
 	default:
@@ -108,6 +108,17 @@ func (x *Explanation) writeHolders(p *page) {
 	case more > 0:
 		p.row("", "and %d more", more)
 	}
+}
+
+// lasts is for how long the key is held, in words.
+func (s *ExplainedStore) lasts() string {
+	switch {
+	case s.Endless:
+		return "without a ttl: it never ends by itself"
+	case s.Remaining == 0:
+		return "for less than a millisecond, or the store does not tell for how long"
+	}
+	return "for " + forMS(s.Remaining) + " more"
 }
 
 // String is the answer in words.

@@ -161,7 +161,7 @@ func (r reply) answer(sent time.Time, ttl time.Duration) tierlock.Answer {
 		}
 		a.Exclusive, a.Depth, a.Token, a.Until = true, r.depth, r.token, until(sent, left)
 	case tierlock.Held:
-		a.Remaining = max(0, r.left)
+		a.Remaining, a.Endless = max(0, r.left), r.left < 0
 		holder := r.holder
 		if len(holder) == len(secret{})+len(mark) {
 			holder = strings.TrimSuffix(holder, mark)

@@ -97,8 +97,8 @@ func TestAnswerTakesDriftOff(t *testing.T) {
 
 func TestAnswerHasNoTimeForAHoldThatNeverExpires(t *testing.T) {
 	sent := time.Now()
-	if a := (reply{status: tierlock.Held, left: -time.Millisecond}).answer(sent, time.Second); a.Remaining != 0 {
-		t.Errorf("held: remaining %v, want 0 for unknown", a.Remaining)
+	if a := (reply{status: tierlock.Held, left: -time.Millisecond}).answer(sent, time.Second); a.Remaining != 0 || !a.Endless {
+		t.Errorf("held: remaining %v, endless %t, want 0 and true", a.Remaining, a.Endless)
 	}
 	if a := (reply{status: tierlock.Mine, left: -time.Millisecond}).answer(sent, time.Second); !a.Until.After(sent) {
 		t.Errorf("mine: until %v before it was asked", a.Until.Sub(sent))
