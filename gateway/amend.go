@@ -25,7 +25,7 @@ func (p Policy) Amend(values switchcfg.Values) (Policy, error) {
 	var faults []error
 	for _, name := range values.Names() {
 		if !slices.Contains(amendable, name) {
-			faults = append(faults, tierlock.Invalid(name, "", "cannot change while the process runs: want one of "+strings.Join(amendable, ", ")))
+			faults = append(faults, tierlock.Invalid(name, "", unamendable(name)+": want one of "+strings.Join(amendable, ", ")))
 		}
 	}
 	if err := errors.Join(faults...); err != nil {
@@ -36,6 +36,21 @@ func (p Policy) Amend(values switchcfg.Values) (Policy, error) {
 	}
 	p.Local = p.Local.WithDefaults()
 	return p, p.Validate()
+}
+
+// unamendable is why a document may not change what has that name: no policy has it, or it
+// takes a restart.
+func unamendable(name string) string {
+	full := Weak("anything", Reconcile).Flow() // each field of it has a word
+	for field := range switchcfg.Words(full) {
+		switch {
+		case field == name:
+			return "cannot change while the process runs"
+		case strings.HasPrefix(field, name+"."):
+			return "has fields and is none itself"
+		}
+	}
+	return "is no field of a policy"
 }
 
 // amended is the policies that d puts in force, by chain: all of them, or every fault. What

@@ -1,14 +1,17 @@
 package gateway_test
 
 import (
+	"encoding"
 	"errors"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/gateway"
 	"github.com/tierlock/tierlock/switchcfg"
 )
 
@@ -85,14 +88,19 @@ func TestAPolicyThatIsWrongRefusesTheWholeDocument(t *testing.T) {
 		field  string
 		rule   string
 	}{
-		"out of range":     {switchcfg.Values{"wait": "3s"}, "policies.c.wait", "want 0 to 2s"},
-		"no unit":          {switchcfg.Values{"wait": 300}, "policies.c.wait", "with its unit"},
-		"a typing error":   {switchcfg.Values{"wiat": "1s"}, "policies.c.wiat", "want one of wait,"},
-		"the class":        {switchcfg.Values{"class": "strong"}, "policies.c.class", "cannot change while the process runs"},
-		"the ttl":          {switchcfg.Values{"ttl": "20s"}, "policies.c.ttl", "cannot change while the process runs"},
-		"below":            {switchcfg.Values{"local": map[string]any{"keys": 5}}, "policies.c.local.keys", "cannot change"},
-		"two that clash":   {switchcfg.Values{"relaxed_at": 0.9, "saturated_at": 0.8}, "policies.c.relaxed_at", "below saturated_at"},
-		"too short a time": {switchcfg.Values{"local": map[string]any{"ttl": "10ms"}}, "policies.c.local.ttl", "want 1s to 10m"},
+		"out of range":                 {switchcfg.Values{"wait": "3s"}, "policies.c.wait", "want 0 to 2s"},
+		"no unit":                      {switchcfg.Values{"wait": 300}, "policies.c.wait", "with its unit"},
+		"a typing error":               {switchcfg.Values{"wiat": "1s"}, "policies.c.wiat", "is no field of a policy: want one of wait,"},
+		"a typing error below":         {switchcfg.Values{"local": map[string]any{"permit": 5}}, "policies.c.local.permit", "is no field of a policy: want one of wait,"},
+		"below what has nothing below": {switchcfg.Values{"wait": map[string]any{"most": "1s"}}, "policies.c.wait.most", "is no field of a policy: "},
+		"what has fields":              {switchcfg.Values{"local": 5}, "policies.c.local", "has fields and is none itself: want one of wait,"},
+		"the class":                    {switchcfg.Values{"class": "strong"}, "policies.c.class", "cannot change while the process runs: want one of wait,"},
+		"the text":                     {switchcfg.Values{"protects": "b"}, "policies.c.protects", "cannot change while the process runs"},
+		"the audit":                    {switchcfg.Values{"audit": "off"}, "policies.c.audit", "cannot change while the process runs"},
+		"the ttl":                      {switchcfg.Values{"ttl": "20s"}, "policies.c.ttl", "cannot change while the process runs"},
+		"below":                        {switchcfg.Values{"local": map[string]any{"keys": 5}}, "policies.c.local.keys", "cannot change"},
+		"two that clash":               {switchcfg.Values{"relaxed_at": 0.9, "saturated_at": 0.8}, "policies.c.relaxed_at", "below saturated_at"},
+		"too short a time":             {switchcfg.Values{"local": map[string]any{"ttl": "10ms"}}, "policies.c.local.ttl", "want 1s to 10m"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, weak(), func(t *testing.T, k one) {
@@ -150,4 +158,32 @@ func TestAmendChangesWhatItSaysAndNothingElse(t *testing.T) {
 	if p != want || p.Ladder.Class != base.Ladder.Class || p.Ladder.VersionGuard != base.Ladder.VersionGuard {
 		t.Errorf("%+v", p)
 	}
+}
+
+// TestAmendKnowsEveryFieldOfAPolicy: of each that a file may set, either it may change or it
+// is told to take a restart; none is told to be none.
+func TestAmendKnowsEveryFieldOfAPolicy(t *testing.T) {
+	for _, name := range fields("", reflect.TypeFor[gateway.Policy]()) {
+		_, err := weak().Amend(switchcfg.Values{}.With(name, []any{}))
+		if err == nil || strings.Contains(err.Error(), "no field") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// fields lists what a file may set in a struct of type t.
+func fields(prefix string, t reflect.Type) (names []string) {
+	for f := range t.Fields() {
+		name, options, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+		_, isWord := reflect.New(f.Type).Interface().(encoding.TextUnmarshaler)
+		switch {
+		case strings.Contains(options, "inline"):
+			names = append(names, fields(prefix, f.Type)...)
+		case f.Type.Kind() == reflect.Struct && !isWord:
+			names = append(names, fields(prefix+name+".", f.Type)...)
+		default:
+			names = append(names, prefix+name)
+		}
+	}
+	return names
 }

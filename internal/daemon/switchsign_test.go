@@ -127,6 +127,7 @@ func TestSwitchPolicyRefusesBeforeItAsks(t *testing.T) {
 		"another's chain":    {[]string{"gift", "wait=1s"}, "is not in this configuration"},
 		"out of range":       {[]string{"coupon", "wait=3s"}, "policies.coupon.wait \"3s\": want 0"},
 		"takes a restart":    {[]string{"coupon", "ttl=20s"}, "policies.coupon.ttl: cannot change"},
+		"none of a policy":   {[]string{"coupon", "foo=1"}, "policies.coupon.foo: is no field of a policy: want one of wait, wait_schedule,"},
 		"canary of all":      {[]string{"--canary", "100%", "coupon", "wait=1s"}, "canary.percent \"100\""},
 		"canary of two":      {[]string{"--canary", "10%,20%", "coupon", "wait=1s"}, "one share"},
 		"canary of a space":  {[]string{"--canary", "x y", "coupon", "wait=1s"}, "canary.instances[0] \"x y\": want a name"},
