@@ -7,7 +7,7 @@
 //
 // A request comes in through chain.go, waits in wait.go, and is one attempt at a time in
 // acquire.go, which sends it to shared.go or standin.go. What keeps a lock once it is held
-// is in watchdog.go and lease.go, and how it is entered once more in reenter.go; what gives
+// is in watchdog.go, renewalbatch.go and lease.go, and how it is entered once more in reenter.go; what gives
 // it back, in release.go and settle.go; how an operator's order reaches a request, in
 // apply.go.
 package gateway
