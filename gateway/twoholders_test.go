@@ -20,6 +20,8 @@ import (
 type fight struct {
 	lost          heard[gateway.LostInfo] // by the gateway of the legitimate one
 	t             *testing.T
+	ctx           context.Context // of both
+	callOff       context.CancelFunc
 	enter         func(tierlock.Grant) error
 	legitimate    chan tierlock.Grant // its grant, once it was in
 	rival         chan tierlock.Grant
@@ -31,8 +33,10 @@ const fightKey = "10086"
 
 func newFight(t *testing.T) *fight {
 	t.Helper()
+	ctx, callOff := context.WithCancel(t.Context())
+	t.Cleanup(callOff)
 	return &fight{
-		t: t, enter: resource(t), legitimate: make(chan tierlock.Grant, 1), rival: make(chan tierlock.Grant, 1),
+		t: t, ctx: ctx, callOff: callOff, enter: resource(t), legitimate: make(chan tierlock.Grant, 1), rival: make(chan tierlock.Grant, 1),
 		refused: make(chan struct{}), lower: make(chan error, 1), higher: make(chan error, 1),
 	}
 }
@@ -43,6 +47,8 @@ func (f *fight) serve(c *gateway.Chain) {
 		select {
 		case <-time.After(30 * time.Second):
 			f.t.Error("the old master granted nothing")
+			return nil
+		case <-f.ctx.Done():
 			return nil
 		case other := <-f.rival:
 			if other.Token <= g.Token {
@@ -59,58 +65,73 @@ func (f *fight) serve(c *gateway.Chain) {
 }
 
 // challenge has c work under the same key, until its lock is lost.
-func (f *fight) challenge(c *gateway.Chain) {
-	f.higher <- f.whenServed(c, f.rival, func(ctx context.Context, g tierlock.Grant) error {
-		<-f.refused
-		if err := f.enter(g); err != nil {
-			f.t.Errorf("the higher token, when the lower one had gone: %v", err)
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(30 * time.Second):
-			f.t.Error("the holder on the old master was never told")
-		}
-		return context.Cause(ctx)
-	})
+func (f *fight) challenge(c *gateway.Chain) { f.higher <- f.whenServed(c, f.rival, f.contend) }
+
+// challengeOnce is challenge by a single question; without an answer to it the fight is off.
+func (f *fight) challengeOnce(c *gateway.Chain) {
+	served, err := f.do(c, f.rival, f.contend)
+	if !served {
+		f.t.Logf("called off: the rival got %v", err)
+		f.callOff()
+	}
+	f.higher <- err
+}
+
+// contend is the rival's work: in once more when the lower token was refused.
+func (f *fight) contend(ctx context.Context, g tierlock.Grant) error {
+	<-f.refused
+	if err := f.enter(g); err != nil {
+		f.t.Errorf("the higher token, when the lower one had gone: %v", err)
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(30 * time.Second):
+		f.t.Error("the holder on the old master was never told")
+	}
+	return context.Cause(ctx)
 }
 
 // whenServed is a Do of c that ends; those that were not served are made again.
 func (f *fight) whenServed(c *gateway.Chain, in chan<- tierlock.Grant, work func(context.Context, tierlock.Grant) error) error {
 	for {
-		served := false
-		err := c.Do(f.t.Context(), fightKey, func(ctx context.Context, g tierlock.Grant) error {
-			served = true
-			if err := f.enter(g); err != nil {
-				f.t.Errorf("the first time with token %d: %v", g.Token, err)
-			}
-			in <- g
-			return work(ctx, g)
-		}, gateway.WithTTL(6*time.Second))
-		if served {
+		served, err := f.do(c, in, work)
+		if served || f.ctx.Err() != nil {
 			return err
 		}
 		pause(5 * time.Millisecond)
 	}
 }
 
-// wasRefused checks what the legitimate one was told.
-func (f *fight) wasRefused() {
+func (f *fight) do(c *gateway.Chain, in chan<- tierlock.Grant, work func(context.Context, tierlock.Grant) error) (served bool, err error) {
+	err = c.Do(f.ctx, fightKey, func(ctx context.Context, g tierlock.Grant) error {
+		served = true
+		if err := f.enter(g); err != nil {
+			f.t.Errorf("the first time with token %d: %v", g.Token, err)
+		}
+		in <- g
+		return work(ctx, g)
+	}, gateway.WithTTL(6*time.Second))
+	return served, err
+}
+
+// judge waits until both are done, and checks what they were told. It is false where the fight
+// was called off.
+func (f *fight) judge() bool {
 	f.t.Helper()
-	if err := <-f.lower; !errors.Is(err, tierlock.ErrLost) || !errors.Is(err, guard.ErrStale) {
-		f.t.Errorf("the holder that was refused: %v", err)
+	lower, higher := <-f.lower, <-f.higher
+	if f.ctx.Err() != nil {
+		return false
+	}
+	if !errors.Is(lower, tierlock.ErrLost) || !errors.Is(lower, guard.ErrStale) {
+		f.t.Errorf("the holder that was refused: %v", lower)
 	}
 	if lost := f.lost.told(); len(lost) != 1 || !errors.Is(lost[0].Cause, guard.ErrStale) {
 		f.t.Errorf("told of its loss: %+v", lost)
 	}
-}
-
-// judge checks what both were told.
-func (f *fight) judge() {
-	f.t.Helper()
-	f.wasRefused()
-	if err := <-f.higher; !errors.Is(err, tierlock.ErrLost) {
-		f.t.Errorf("the holder on the old master: %v", err)
+	if !errors.Is(higher, tierlock.ErrLost) {
+		f.t.Errorf("the holder on the old master: %v", higher)
 	}
+	return true
 }
 
 // A master freezes, another is promoted, and the old one wakes up while one process has not
@@ -142,73 +163,72 @@ func TestOldMasterThatWakesUpLeavesTwoHolders(t *testing.T) {
 	f.judge()
 }
 
-// A master of a Cluster freezes with a question on its way, its replica takes its slots, and it
-// answers that question as it wakes up, before it hears of anything: two hold the key here too.
+// A master of a Cluster freezes with a gateway's question on its way, its replica takes its
+// slots, and it answers that question as it wakes up, before it hears of anything: two hold the
+// key here too, each of them under Do. The question is good for two seconds, in which another
+// must have been served by the replica; on a machine that is too slow for that it is done again.
 func TestOldMasterOfAClusterThatWakesUpLeavesTwoHolders(t *testing.T) {
 	t.Parallel()
+	for range 5 {
+		if wakesUpInACluster(t) {
+			return
+		}
+	}
+	t.Fatal("no question was answered in time by the master that woke up")
+}
+
+func wakesUpInACluster(t *testing.T) (answered bool) {
+	t.Helper()
+	const attempt = 2 * time.Second // the longest that there is
 	cluster := servers.Cluster(t, 3, 1)
 	f := newFight(t)
-	here, store := onStoreWith(t, redisstore.Config{Addrs: cluster.Addrs(), Cluster: true}, func(*gateway.Policy) {}, gateway.Hooks{Lost: f.lost.hear})
-	orders := chain(t, here, "order")
-	warm(t, orders)
+	cfg := redisstore.Config{Addrs: cluster.Addrs(), Cluster: true}
+	here, store := onStoreWith(t, cfg, func(*gateway.Policy) {}, gateway.Hooks{Lost: f.lost.hear})
+	there, _ := onStoreWith(t, cfg, func(p *gateway.Policy) { p.Attempt, p.Wait = attempt, attempt })
+	orders, elsewhere := chain(t, here, "order"), chain(t, there, "order")
+	for _, c := range []*gateway.Chain{orders, elsewhere} { // each has a connection to the key's master
+		waitFor(t, "a first lock of the key", func() bool {
+			l, err := c.TryLock(t.Context(), fightKey)
+			defer func() { _ = l.Unlock(t.Context()) }()
+			return err == nil
+		})
+	}
 	key, err := tierlock.ParseKey("biz:order:lock:" + fightKey)
 	if err != nil {
 		t.Fatal(err)
 	}
-	shard := cluster.Shards[int(store.Traits().Sharder.Target(key)[len("shard-")]-'1')]
+	target := store.Traits().Sharder.Target(key)
+	shard := cluster.Shards[int(target[len("shard-")]-'1')]
 	old, next := shard[0], shard[1]
-	_, unaware := onStore(t, redisstore.Config{Addrs: []string{old.Addr()}})
-	hold := tierlock.Hold{Key: key, ID: tierlock.NewRequestID(), TTL: time.Minute}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	waitFor(t, "its connection is there", func() bool {
-		ctx, cancel := context.WithTimeout(ctx, time.Second)
-		defer cancel()
-		req := tierlock.Request{Hold: hold, NotAfter: time.Now().Add(time.Second)}
-		if answer, err := unaware.Acquire(ctx, req); err != nil || answer.Status != tierlock.Granted {
-			return false
-		}
-		_, err := unaware.Release(ctx, hold)
-		return err == nil
-	})
 	boss := redis.NewClient(&redis.Options{Addr: next.Addr(), DisableIdentity: true})
 	defer func() { _ = boss.Close() }()
 
 	old.Freeze()
-	rival := make(chan tierlock.Answer, 1)
-	go func() { // it waits in the old master's socket, before what its peers will say
-		hold.ID = tierlock.NewRequestID()
-		answer, err := unaware.Acquire(ctx, tierlock.Request{Hold: hold, NotAfter: time.Now().Add(time.Minute), Fenced: true})
-		if err != nil {
-			t.Errorf("the old master answers %v", err)
-		}
-		rival <- answer
-	}()
+	frozen := time.Now()
+	go f.challengeOnce(elsewhere) // it waits in the old master's socket, before what its peers will say
+	waitFor(t, "the rival has asked", func() bool { return ownOf(there, target) == 1 })
 	pause(50 * time.Millisecond)
 	if err := boss.Do(t.Context(), "cluster", "failover", "takeover").Err(); err != nil {
 		t.Fatal(err)
 	}
 	go f.serve(orders)
-	first := <-f.legitimate
+	select {
+	case first := <-f.legitimate:
+		t.Logf("served by the promoted master, with token %d, %v after the freeze", first.Token, time.Since(frozen))
+	case <-f.ctx.Done():
+	}
 	old.Thaw()
-	answer := <-rival
-	if answer.Status != tierlock.Granted || answer.Token <= first.Token {
-		t.Fatalf("the old master answers %v, token %d; the promoted one granted with token %d", answer.Status, answer.Token, first.Token)
+	return f.judge()
+}
+
+// ownOf is how much of g's strong chain is on the wire to that target.
+func ownOf(g *gateway.Gateway, target string) (out int) {
+	for _, c := range g.Status().Chains {
+		for _, at := range c.Targets {
+			if c.Chain == "order" && at.Target == target {
+				out += at.Own
+			}
+		}
 	}
-	second := tierlock.Grant{Key: key, Token: answer.Token}
-	if err := f.enter(second); err != nil {
-		t.Errorf("the higher token: %v", err)
-	}
-	f.rival <- second
-	f.wasRefused()
-	if err := f.enter(second); err != nil {
-		t.Errorf("the higher token, when the lower one had gone: %v", err)
-	}
-	lost := func() bool {
-		ctx, cancel := context.WithTimeout(ctx, time.Second)
-		defer cancel()
-		_, err := unaware.Renew(ctx, []tierlock.Hold{hold})
-		return err != nil // it is a copy now, and points to the promoted one
-	}
-	waitFor(t, "the old master keeps no lock", lost)
+	return out
 }
