@@ -92,7 +92,9 @@ func (r *repairer) settleTold(ctx context.Context) {
 	for _, s := range r.told {
 		if err := r.cfg.Approvals.Settle(ctx, s.key, s.result); err != nil {
 			r.cfg.Logger.WarnContext(ctx, "approval not settled, trying again", "repair", s.key, "error", err)
+			continue
 		}
+		r.done++
 	}
 	r.told = nil
 }

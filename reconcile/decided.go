@@ -23,6 +23,12 @@ func (j *Job) decisions(ctx context.Context, now time.Time, complete bool) {
 	if !j.cfg.Apply || j.cfg.Approvals == nil || !complete && now.Sub(j.decidedAt) < j.cfg.Tick {
 		return
 	}
+	if complete { // once more only when something was done: what cannot be settled would come for ever
+		if j.decidedDone == j.repairs.done {
+			return
+		}
+		j.decidedDone = j.repairs.done
+	}
 	j.decidedAt = now
 	if approvals, patient := j.cfg.Approvals.(patientApprovals); patient {
 		if n, known := approvals.pending(ctx, now); known { // else the next question says what is wrong

@@ -46,6 +46,7 @@ func (j *Job) finish(ctx context.Context) (again bool, err error) {
 func (j *Job) workOff(ctx context.Context) error {
 	j.repairs.hurry()
 	for since, done := time.Now(), j.repairs.done; ; {
+		began, tried := time.Now(), j.repairs.tried
 		if err := j.step(ctx, true); err != nil {
 			return err
 		}
@@ -53,7 +54,8 @@ func (j *Job) workOff(ctx context.Context) error {
 			since, done = time.Now(), j.repairs.done
 		}
 		next, hope := j.repairs.hope()
-		if !hope || ctx.Err() != nil || next.Sub(since) > finishPatience {
+		vain := j.repairs.tried == tried && !next.After(began) // it could have been tried, and was not
+		if !hope || vain || ctx.Err() != nil || next.Sub(since) > finishPatience {
 			return nil //nolint:nilerr // to be told to stop is no fault
 		}
 		timer := time.NewTimer(time.Until(next))

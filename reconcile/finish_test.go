@@ -287,3 +287,80 @@ func TestNothingWaitsBehindAChainThatIsNotQuiet(t *testing.T) {
 		})
 	})
 }
+
+// unsettled are approvals of decided cases that nobody may settle, as for want of a right.
+type unsettled struct {
+	cases int
+	asked int
+	stop  func() // after so many questions that there is no end
+}
+
+func (u *unsettled) Ask(ctx context.Context, r Request) (Approval, error) {
+	a, _, err := u.Last(ctx, r.Case.ID)
+	return a, err
+}
+
+func (u *unsettled) Decided(ctx context.Context, _ time.Time, most int) (all []Approval, err error) {
+	if u.asked++; u.asked > 1000 {
+		u.stop()
+	}
+	for i := range min(u.cases, most) {
+		a, _, _ := u.Last(ctx, fmt.Sprintf("case-%d", i))
+		all = append(all, a)
+	}
+	return all, nil
+}
+
+func (u *unsettled) Last(_ context.Context, key string) (Approval, bool, error) {
+	c := Case{ID: key, Business: audit.Business{Type: "coupon", ID: key}}
+	c.Finding.ID = "of " + key
+	return Approval{Request: Request{Case: c, Approvers: 1, Valid: time.Hour, Amount: 9}, Votes: []Vote{{By: "anna", At: time.Now()}}}, true, nil
+}
+
+func (u *unsettled) Settle(context.Context, string, Result) error {
+	return errors.New("permission denied")
+}
+
+// Cases that people have decided are done once, also where that cannot be written down: they
+// would come again without an end.
+func TestTheEndComesWhereNothingCanBeSettled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClosed()
+		c.conflict(t, "coupon", "u1", 1)
+		c.seal()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		u := &unsettled{cases: 3 * casesPerStep, stop: cancel}
+		for i := range u.cases {
+			c.led.claims[fmt.Sprintf("case-%d", i)] = 2
+		}
+		cfg := Config{Source: c.join(), Findings: []Findings{c.store}}
+		applying(c.led, c.lock, func(cfg *Config) {
+			hook := cfg.Hooks["coupon"]
+			hook.Consent = Consent{Apply: ApplyApprove}
+			cfg.Hooks["coupon"], cfg.Approvals, cfg.Caps.PerMinute = hook, u, 1000
+		})(&cfg)
+		if err := mustJob(t, cfg).Run(ctx); err != nil || ctx.Err() != nil {
+			t.Errorf("%v, no end after %d questions", err, u.asked)
+		}
+		if len(c.led.repairs) != u.cases {
+			t.Errorf("%d of %d repairs", len(c.led.repairs), u.cases)
+		}
+	})
+}
+
+// Where a step has no time for a single case, the end does not try for ever.
+func TestTheEndComesWithoutTimeForHooks(t *testing.T) {
+	c := newClosed()
+	c.led.claims["u1"] = 2
+	now := time.Now()
+	for _, p := range []*producer{c.p, c.q} {
+		iv := nowHold(t, p.name, tierlock.Bypass, time.Millisecond)
+		p.write(acquireOf(&iv))
+		p.write(endOf(&iv))
+		p.seal(now.Add(time.Second))
+	}
+	if j, _ := c.run(t, func(cfg *Config) { cfg.HookTimeout = 1 }); j.Stats().Waiting != 1 {
+		t.Errorf("%+v", j.Stats())
+	}
+}

@@ -21,7 +21,8 @@ type Job struct {
 	patience *patience
 	parser   audit.Parser
 
-	decidedAt time.Time // when approvals were asked last
+	decidedAt   time.Time // when approvals were asked last
+	decidedDone int       // and how much was done by then, at the end of the stream
 
 	mu    sync.Mutex // guards books; never held over I/O
 	books books
@@ -32,7 +33,7 @@ func New(cfg Config) (*Job, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	j := &Job{cfg: cfg.withDefaults(), windows: map[int]*window{}, fleet: fleet{by: map[string]*member{}}, books: newBooks()}
+	j := &Job{cfg: cfg.withDefaults(), windows: map[int]*window{}, fleet: fleet{by: map[string]*member{}}, books: newBooks(), decidedDone: -1}
 	j.patience = newPatience(j.cfg.StoreTimeout)
 	if j.cfg.Approvals != nil {
 		j.cfg.Approvals = patientApprovals{j.cfg.Approvals, j.patience}

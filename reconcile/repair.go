@@ -74,7 +74,8 @@ type repairer struct {
 	budget   budget
 	calls    calls
 	patience *patience
-	done     int          // cases, without those that people have decided: these may come again
+	tried    int          // cases, as often as they were
+	done     int          // cases; of those that people have decided the ones that are settled: others come again
 	told     []settlement // of decided cases, to be written down once their findings are stored
 }
 
@@ -122,6 +123,7 @@ func (r *repairer) work(ctx context.Context, most int, ready func(chain string) 
 // one works on the case d is at and tells whether it is done with.
 func (r *repairer) one(ctx context.Context, d *due, ready func(chain string) bool) bool {
 	c := d.cases[d.next]
+	r.tried++
 	repair, err := r.attempt(ctx, d.partition, c, ready)
 	switch {
 	case errors.Is(err, errBusy):
