@@ -14,7 +14,7 @@ var (
 	ErrOpen    = errors.New("breaker: open")
 	ErrFull    = errors.New("breaker: no slot on the wire in time")
 	ErrTrickle = errors.New("breaker: store is slow, not among the few that try")
-	ErrRamp    = errors.New("breaker: store is coming back, not admitted yet")
+	ErrShare   = errors.New("breaker: the share of the wire is taken")
 )
 
 // Gate is what an operation must pass before it gets a slot.
@@ -24,7 +24,8 @@ type Gate uint8
 const (
 	GateOpen    Gate = iota // nothing but a free slot
 	GateTrickle             // one of two a second for the whole target
-	GateRamp                // less than Ask.Share of the wire out, of a weak chain's of its part
+	GateRamp                // up to Ask.Share of the wire out, of a weak chain's of its part
+	GateUnder               // less than that
 )
 
 // Ask is one operation that wants to start.
@@ -38,7 +39,7 @@ type Ask struct {
 	// needs a slot like all others, and what comes of it is evidence like theirs.
 	Forced bool
 	Gate   Gate
-	Share  float64 // GateRamp: above 0, at most 1; one operation may always be out
+	Share  float64 // GateRamp, GateUnder: above 0, at most 1; one operation may always be out
 	Tally  *Tally  // counts the operation while it is out; nil: nobody does
 }
 
@@ -123,9 +124,9 @@ func (s *Sensor) admitLocked(now time.Time, ask Ask) error {
 			return ErrTrickle
 		}
 		s.trickle = now.Add(trickleEvery)
-	case GateRamp:
-		if !s.wire.ramps(!ask.Strong, ask.Share) {
-			return ErrRamp
+	case GateRamp, GateUnder:
+		if !s.wire.shares(!ask.Strong, ask.Gate == GateUnder, ask.Share) {
+			return ErrShare
 		}
 	}
 	return nil

@@ -48,15 +48,24 @@ func (w *wire) room(weak bool) bool {
 // may have more out than their part; what is beyond it takes nothing from the strong ones.
 func (w *wire) counted() int { return w.out - max(0, w.weak-w.weakLimit) }
 
-// ramps tells whether one more may go out while share of the wire is in use. The weak part
-// is scaled with it, so that a flood of weak chains leaves strong ones their part of the ramp,
-// too. One may always be out.
-func (w *wire) ramps(weak bool, share float64) bool {
-	part := max(1, int(share*float64(w.weakLimit)))
+// shares tells whether one more may go out with share of the wire in use, or under it. The weak
+// part is scaled with it, so that a flood of weak chains leaves strong ones their part of the
+// share, too. One may always be out.
+func (w *wire) shares(weak, under bool, share float64) bool {
+	part := places(w.weakLimit, under, share)
 	if weak && w.weak >= part {
 		return false
 	}
-	return w.out-max(0, w.weak-part) < max(1, int(share*float64(w.limit)))
+	return w.out-max(0, w.weak-part) < places(w.limit, under, share)
+}
+
+// places is how many of limit are share of it, or as many as are under it.
+func places(limit int, under bool, share float64) int {
+	n := int(share * float64(limit))
+	if under && float64(n)/float64(limit) >= share {
+		n--
+	}
+	return max(1, n)
 }
 
 // take takes a slot if one is free.

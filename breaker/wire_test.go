@@ -367,18 +367,28 @@ func TestTrickleIsTwoASecond(t *testing.T) {
 	})
 }
 
-func TestRampKeepsToItsShare(t *testing.T) {
+func TestEachGateKeepsToItsShare(t *testing.T) {
 	s := sensor(t, breaker.Config{Wire: 20})
 	for _, c := range []struct {
+		gate  breaker.Gate
 		share float64
 		want  int
-	}{{.01, 1}, {.1, 2}, {.2, 4}, {1, 20}} {
-		ask := breaker.Ask{Strong: true, Gate: breaker.GateRamp, Share: c.share}
+	}{
+		{breaker.GateRamp, .01, 1},
+		{breaker.GateRamp, .1, 2},
+		{breaker.GateRamp, .2, 4},
+		{breaker.GateRamp, 1, 20},
+		{breaker.GateUnder, .01, 1},
+		{breaker.GateUnder, .8, 15},
+		{breaker.GateUnder, .79, 15},
+		{breaker.GateUnder, 1, 19},
+	} {
+		ask := breaker.Ask{Strong: true, Gate: c.gate, Share: c.share}
 		var in []breaker.Pass
 		for {
 			p, err := s.Enter(t.Context(), ask)
 			if err != nil {
-				if !errors.Is(err, breaker.ErrRamp) {
+				if !errors.Is(err, breaker.ErrShare) {
 					t.Errorf("share %v: %v", c.share, err)
 				}
 				break
@@ -394,6 +404,30 @@ func TestRampKeepsToItsShare(t *testing.T) {
 	}
 }
 
+// What goes out under a share is read as under it, on a wire of any width: a chain that waits
+// for the wire to be free must not keep it from being so.
+func TestWhatGoesOutUnderAShareIsReadAsUnderIt(t *testing.T) {
+	const share = .8
+	for limit := 2; limit <= 1100; limit++ {
+		for _, strong := range []bool{true, false} {
+			s := sensor(t, breaker.Config{Wire: limit})
+			in := 0
+			for ; ; in++ {
+				if _, err := s.Enter(t.Context(), breaker.Ask{Strong: strong, Gate: breaker.GateUnder, Share: share}); err != nil {
+					break
+				}
+			}
+			r := s.Read(time.Now())
+			if most := max(r.Occupancy, r.WeakOccupancy); in > 1 && most >= share {
+				t.Fatalf("wire of %d, strong %v: %d in, occupancy %v", limit, strong, in, most)
+			}
+			if strong && float64(in+1)/float64(limit) < share {
+				t.Fatalf("wire of %d: only %d in", limit, in)
+			}
+		}
+	}
+}
+
 // A flood of weak chains takes its part of the ramp and not all of it; what it releases
 // meanwhile takes nothing from the strong chains' part either.
 func TestWeakFloodLeavesStrongChainsTheirPartOfTheRamp(t *testing.T) {
@@ -405,7 +439,7 @@ func TestWeakFloodLeavesStrongChainsTheirPartOfTheRamp(t *testing.T) {
 		for {
 			p, err := s.Enter(t.Context(), ask)
 			if err != nil {
-				if !errors.Is(err, breaker.ErrRamp) {
+				if !errors.Is(err, breaker.ErrShare) {
 					t.Fatal(err)
 				}
 				return in

@@ -163,7 +163,7 @@ func TestWhoWouldRefuseIsServedWhileItWaitsOutARelapse(t *testing.T) {
 				switch {
 				case !c.served && r.Tier != c.tier:
 					t.Errorf("left its other way: %+v", r)
-				case c.served && (r.Tier != tierlock.Shared || r.Admit != degrade.AdmitRamp || r.Share != c.policy.Relaxed || r.Reason != tierlock.ReasonSaturated):
+				case c.served && (r.Tier != tierlock.Shared || r.Admit != degrade.AdmitUnder || r.Share != c.policy.Relaxed || r.Reason != tierlock.ReasonSaturated):
 					t.Errorf("not served up to where the wire counts as free: %+v", r)
 				}
 			}

@@ -13,7 +13,8 @@ type Admit uint8
 const (
 	AdmitAll     Admit = iota // as the wire allows
 	AdmitTrickle              // the store is slow: a few a second try, the rest are answered at once
-	AdmitRamp                 // Route.Share of the wire may be out: the store is coming back, or was full too often
+	AdmitRamp                 // the store is coming back: Route.Share of the wire may be out
+	AdmitUnder                // the wire was full too often: less than Route.Share of it may be out
 	AdmitOne                  // the wire is full: one of this process at a time for each key, the others wait for it
 )
 
@@ -63,7 +64,7 @@ func (p *Policy) followed(m *Machine, at time.Time) Route {
 		if r.Tier == 0 && m.eased {
 			// Only the longer stay after a relapse keeps it here. A chain that has another way
 			// takes it; this one would refuse for a minute what a free wire could serve.
-			return Route{Tier: tierlock.Shared, Admit: AdmitRamp, Share: p.Relaxed, Reason: m.Reason}
+			return Route{Tier: tierlock.Shared, Admit: AdmitUnder, Share: p.Relaxed, Reason: m.Reason}
 		}
 		return r
 	case Down:

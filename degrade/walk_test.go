@@ -260,9 +260,9 @@ func (w *walk) led(r degrade.Route) {
 	w.check(one == (r.Admit == degrade.AdmitOne) && (!one || r.Tier == tierlock.Shared), "%+v while %v, on_saturated %v", r, w.m.State, w.p.OnSaturated)
 	w.check((r.Verdict == tierlock.Verdict{}) == (r.Tier == tierlock.Shared || r.Tier == tierlock.Local), "route %+v", r)
 	refuses := strong && !w.p.VersionGuard || !strong && w.p.OnSaturated == degrade.FallbackFail
-	served := w.m.State == degrade.Recovering || w.eased && refuses
-	w.check(served == (r.Admit == degrade.AdmitRamp), "%+v while %v, eased %v", r, w.m.State, w.eased)
-	w.check(r.Admit != degrade.AdmitRamp || r.Share > 0 && r.Share <= 1, "share %v", r.Share)
+	w.check((w.m.State == degrade.Recovering) == (r.Admit == degrade.AdmitRamp), "%+v while %v", r, w.m.State)
+	w.check((w.eased && refuses) == (r.Admit == degrade.AdmitUnder), "%+v while %v, eased %v", r, w.m.State, w.eased)
+	w.check(r.Admit != degrade.AdmitRamp && r.Admit != degrade.AdmitUnder || r.Share > 0 && r.Share <= 1, "share %v", r.Share)
 }
 
 // heals checks that ten seconds of health lead to Normal from anywhere, but from a relapse.

@@ -22,6 +22,8 @@ func (r *request) admit(ctx context.Context, route degrade.Route, now, deadline 
 		ask.Gate = breaker.GateTrickle
 	case degrade.AdmitRamp:
 		ask.Gate, ask.Share = breaker.GateRamp, route.Share
+	case degrade.AdmitUnder:
+		ask.Gate, ask.Share = breaker.GateUnder, route.Share
 	}
 	pass, cause := r.ladder.target.sensor.Enter(ctx, ask)
 	switch {
@@ -29,7 +31,7 @@ func (r *request) admit(ctx context.Context, route degrade.Route, now, deadline 
 		return pass, nil, false
 	case canceled(ctx, time.Now()):
 		return pass, r.because(tierlock.ReasonCanceled, context.Cause(ctx)), false
-	case errors.Is(cause, breaker.ErrTrickle), errors.Is(cause, breaker.ErrRamp):
+	case errors.Is(cause, breaker.ErrTrickle), errors.Is(cause, breaker.ErrShare):
 		return pass, r.because(route.Reason, nil), false
 	case errors.Is(cause, breaker.ErrOpen):
 		r.ladder.step() // an open breaker is a sign of its own, and nobody else may have looked yet

@@ -47,7 +47,7 @@ type ExplainedNext struct {
 	Reason  tierlock.Reason  `json:"reason,omitempty"`
 	Advice  tierlock.Advice  `json:"advice,omitempty"`
 	By      string           `json:"by"`               // what decided: health, order, store, holder (of this process), table, lock_delay
-	Admits  string           `json:"admits,omitempty"` // trickle: two a second try; ramp: Share of the wire may be out; one: at a time for each key
+	Admits  string           `json:"admits,omitempty"` // trickle: two a second try; ramp: Share of the wire may be out; under: less than that; one: at a time for each key
 	Share   float64          `json:"share,omitempty"`
 	Others  *ExplainedNext   `json:"others,omitempty"` // what those are told who are not admitted
 
@@ -275,6 +275,8 @@ func (n *ExplainedNext) admitted(r *request, route degrade.Route) {
 		n.Admits = "trickle"
 	case degrade.AdmitRamp:
 		n.Admits, n.Share = "ramp", route.Share
+	case degrade.AdmitUnder:
+		n.Admits, n.Share = "under", route.Share
 	case degrade.AdmitOne:
 		n.Admits = "one"
 	default:

@@ -136,6 +136,8 @@ func (n ExplainedNext) String() string {
 		s += "; two a second try"
 	case "ramp":
 		s += fmt.Sprintf("; %.0f %% of the wire may be out", 100*n.Share)
+	case "under":
+		s += fmt.Sprintf("; less than %.0f %% of the wire may be out", 100*n.Share)
 	case "one":
 		s += "; one call of this process at a time asks for the key, the others wait for it"
 	}

@@ -139,7 +139,7 @@ func TestAStrongChainIsServedWhileItWaitsOutARelapse(t *testing.T) {
 		if state := k.Status().Chains[0].Targets[0].State; state != degrade.Saturated {
 			t.Fatalf("%v, want a ladder that waits out its relapse", state)
 		}
-		if next := k.explain("a").Next; next.Tier != tierlock.Shared || next.Admits != "ramp" || next.Share != .8 || next.Reason != tierlock.ReasonSaturated {
+		if next := k.explain("a").Next; next.Tier != tierlock.Shared || next.Admits != "under" || next.Share != .8 || next.Reason != tierlock.ReasonSaturated {
 			t.Errorf("explained as %+v", next)
 		}
 		k.Store.Saturate(true)

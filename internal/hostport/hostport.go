@@ -16,7 +16,7 @@ const Rule = "want host:port, the port a whole number from 1 to 65535"
 // brackets. Names are not looked up.
 func Valid(addr string) bool {
 	host, port, err := net.SplitHostPort(addr)
-	return err == nil && host != "" && !strings.ContainsAny(host, " \t\r\n/@") && isPort(port)
+	return err == nil && host != "" && !strings.ContainsAny(host, " \t\r\n/@,") && isPort(port)
 }
 
 // ValidURL tells whether u names a host, and no port or one that there is.

@@ -14,7 +14,7 @@ func TestAddresses(t *testing.T) {
 		"127.0.0.1:6379": true, "redis:1": true, "redis.example.:65535": true, "[::1]:6379": true, "[fe80::1%eth0]:6379": true,
 		"": false, "redis": false, ":6379": false, "redis:": false, "redis:0": false, "redis:65536": false, "127.0.0.1:99999": false,
 		"127.0.0.1:26391x": false, "redis:-1": false, "redis:+1": false, "redis:http": false, "::1:6379": false, "[::1]": false,
-		"a:1,b:2": false, "redis://a:1": false, "me@redis:6379": false, "redis :6379": false, "/run/redis:6379": false,
+		"a:1,b:2": false, "a,b:2": false, "redis://a:1": false, "me@redis:6379": false, "redis :6379": false, "/run/redis:6379": false,
 	} {
 		if got := Valid(addr); got != want {
 			t.Errorf("%q: %t, want %t", addr, got, want)

@@ -76,7 +76,7 @@ func (w *world) gets(o *degrade.Order, m *degrade.Machine, at time.Time) string 
 		return gotRefused
 	case route.Admit == degrade.AdmitTrickle:
 		return gotSlow
-	case route.Admit == degrade.AdmitRamp && m.State == degrade.Saturated:
+	case route.Admit == degrade.AdmitUnder:
 		return gotPart
 	case route.Admit == degrade.AdmitRamp:
 		return gotRamp

@@ -9,6 +9,10 @@ func breakerMutants() []mutant {
 			old: `(!weak || w.weak < w.weakLimit)`, new: `(!weak || w.weak < w.limit)`,
 		},
 		{
+			what: "what goes out under a share is read as under it", file: wire, pkg: pkg, run: "TestEachGateKeepsToItsShare|TestWhatGoesOutUnderAShareIsReadAsUnderIt",
+			old: `if under && float64(n)`, new: `if false && float64(n)`,
+		},
+		{
 			what: "releases of weak chains take nothing from strong ones", file: wire, pkg: pkg, run: "TestReleasesOfWeakChainsTakeNothingFromStrongOnes",
 			old: `return w.out - max(0, w.weak-w.weakLimit)`, new: `return w.out`,
 		},
