@@ -6,7 +6,7 @@ import (
 )
 
 // finishPatience is how long the end of a stream waits for what may pass, since the last case
-// that was done: a lock that somebody holds, a database that comes back. Longer than four
+// that was done or found to have to wait: a lock that somebody holds, a database that comes back. Longer than four
 // pauses of a case that fails, so that it is failed or done.
 const finishPatience = time.Minute
 
@@ -45,16 +45,19 @@ func (j *Job) finish(ctx context.Context) (again bool, err error) {
 // people or a new minute of the caps could bring is left.
 func (j *Job) workOff(ctx context.Context) error {
 	j.repairs.hurry()
-	for since, done := time.Now(), j.repairs.done; ; {
+	for since, reached := time.Now(), j.repairs.reached(); ; {
 		began, tried := time.Now(), j.repairs.tried
 		if err := j.step(ctx, true); err != nil {
 			return err
 		}
-		if j.repairs.done != done {
-			since, done = time.Now(), j.repairs.done
+		if r := j.repairs.reached(); r != reached {
+			since, reached = time.Now(), r
 		}
 		next, hope := j.repairs.hope()
 		vain := j.repairs.tried == tried && !next.After(began) // it could have been tried, and was not
+		if now := time.Now(); next.Before(now) {               // there was no time for it
+			next = now
+		}
 		if !hope || vain || ctx.Err() != nil || next.Sub(since) > finishPatience {
 			return nil //nolint:nilerr // to be told to stop is no fault
 		}
@@ -66,3 +69,7 @@ func (j *Job) workOff(ctx context.Context) error {
 		}
 	}
 }
+
+// reached is how far the end of a stream has come: by cases that are done, and by those that
+// are known to have to wait. A case that fails is neither, tried or not.
+func (r *repairer) reached() int { return r.done + r.early }

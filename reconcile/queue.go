@@ -7,7 +7,7 @@ import (
 
 // mostDue bounds the line of a job in memory, in holds of the findings that wait. What has no
 // room is left out: its partition is not committed beyond it, and is read again once half
-// of the line is done.
+// of the line is done and there is room for some of it.
 const mostDue = 50_000
 
 // due is a finding whose cases are not all done.
@@ -32,6 +32,12 @@ const (
 	failed      // for a reason that may be gone with the next try
 )
 
+// shortage is what of a partition had no room in line.
+type shortage struct {
+	opens time.Time // its earliest start
+	least int       // the weight of the lightest
+}
+
 // weight is what a due costs in memory, in holds.
 func (d *due) weight() int { return len(d.finding.Members) + len(d.cases) }
 
@@ -50,9 +56,14 @@ func (r *repairer) add(f Finding, partition int) bool {
 		}
 	}
 	if len(r.queue) > 0 && r.weight+d.weight() > r.most {
-		if was, short := r.short[partition]; !short || d.opens.Before(was) {
-			r.short[partition] = d.opens
+		s, has := r.short[partition]
+		if !has || d.opens.Before(s.opens) {
+			s.opens = d.opens
 		}
+		if !has || d.weight() < s.least {
+			s.least = d.weight()
+		}
+		r.short[partition] = s
 		return false
 	}
 	r.push(d)
@@ -91,7 +102,7 @@ func (r *repairer) drop(partition int) {
 // it could wait for.
 func (r *repairer) hurry() {
 	for _, d := range r.queue {
-		if d.tries == 0 {
+		if d.tries == 0 || d.last == putOff {
 			d.last, d.notBefore = untried, time.Time{}
 		}
 	}
@@ -109,9 +120,12 @@ func (r *repairer) hope() (next time.Time, is bool) {
 }
 
 // hungry tells whether partition has findings that had no room, and there is room now; they
-// are forgotten then, and have to be found again.
+// are forgotten then, and have to be found again. Half of the line must be empty, so that
+// finding them is worth it, and hold one of them: what does not fit beside a case that waits
+// for long would be found, and left out, for as long.
 func (r *repairer) hungry(partition int) bool {
-	if _, short := r.short[partition]; !short || r.weight > r.most/2 {
+	s, short := r.short[partition]
+	if !short || len(r.queue) > 0 && (r.weight > r.most/2 || r.weight+s.least > r.most) {
 		return false
 	}
 	delete(r.short, partition)
@@ -128,7 +142,7 @@ func (r *repairer) awaits(kind string) bool {
 // pinned is the start of the oldest finding of partition that is still due and is kept
 // nowhere else. What waits for people is: it pins nothing.
 func (r *repairer) pinned(partition int) time.Time {
-	oldest := r.short[partition]
+	oldest := r.short[partition].opens
 	for _, d := range r.queue {
 		if d.partition == partition && !d.opens.IsZero() && (oldest.IsZero() || d.opens.Before(oldest)) {
 			oldest = d.opens

@@ -68,13 +68,14 @@ func repairKey(loser *Interval, action string) string {
 type repairer struct {
 	cfg      *Config
 	queue    []*due
-	weight   int               // of the queue
-	most     int               // bound of weight
-	short    map[int]time.Time // by partition: the earliest start of what had no room
+	weight   int              // of the queue
+	most     int              // bound of weight
+	short    map[int]shortage // by partition
 	budget   budget
 	calls    calls
 	patience *patience
 	tried    int          // cases, as often as they were
+	early    int          // cases that were found to be too early when they were tried first
 	done     int          // cases; of those that people have decided the ones that are settled: others come again
 	told     []settlement // of decided cases, to be written down once their findings are stored
 }
@@ -86,7 +87,7 @@ type settlement struct {
 }
 
 func newRepairer(cfg *Config) repairer {
-	return repairer{cfg: cfg, most: mostDue, short: map[int]time.Time{}, budget: budget{cfg: cfg}, calls: newCalls()}
+	return repairer{cfg: cfg, most: mostDue, short: map[int]shortage{}, budget: budget{cfg: cfg}, calls: newCalls()}
 }
 
 // work does up to most cases that may be done now, and tells which findings have changed.
@@ -133,6 +134,9 @@ func (r *repairer) one(ctx context.Context, d *due, ready func(chain string) boo
 		d.last, d.notBefore = failed, time.Now().Add(r.cfg.Tick)
 		return false
 	case errors.Is(err, errNotNow):
+		if d.last == untried {
+			r.early++
+		}
 		d.last, d.notBefore = putOff, time.Now().Add(r.cfg.Tick)
 		return false
 	case err != nil && ctx.Err() != nil:
