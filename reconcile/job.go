@@ -135,6 +135,7 @@ func (j *Job) live(partition int) bool {
 // known of the partition's open groups is read again, with the records that are new there.
 func (j *Job) lost(ctx context.Context, w *window, l Loss) {
 	w.feeds.lost(l, w.horizon, time.Now())
+	j.fleet.drop(l.Partition) // who had ended may have begun again, in what is lost
 	if !l.Shrunk {
 		w.next = max(w.next, l.To)
 		return
