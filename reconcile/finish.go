@@ -50,6 +50,9 @@ func (j *Job) workOff(ctx context.Context) error {
 		if err := j.step(ctx, true); err != nil {
 			return err
 		}
+		if worker, is := j.cfg.Source.(Worker); is {
+			worker.Working()
+		}
 		if r := j.repairs.reached(); r != reached {
 			since, reached = time.Now(), r
 		}

@@ -71,3 +71,10 @@ type Source interface {
 	// committed stays committed.
 	Rewind(ctx context.Context, partition int) error
 }
+
+// Worker is a [Source] that takes a member for stuck which asks for nothing. At the end of a
+// stream, where nothing is asked for, a [Job] tells it after each step that it is at work.
+type Worker interface {
+	// Working is called from the goroutine of Next and does not block.
+	Working()
+}

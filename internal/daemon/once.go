@@ -47,6 +47,13 @@ func (o *readOnce) Next(ctx context.Context) (reconcile.Batch, error) {
 	return b, err
 }
 
+// Working implements [reconcile.Worker].
+func (o *readOnce) Working() {
+	if worker, is := o.Source.(reconcile.Worker); is {
+		worker.Working()
+	}
+}
+
 // Rewind implements [reconcile.Source]: the partition is behind again until all of it has
 // been read once more.
 func (o *readOnce) Rewind(ctx context.Context, partition int) error {

@@ -101,6 +101,28 @@ func TestOnceReadsOnAfterARebalance(t *testing.T) {
 	}
 }
 
+// atWork is a source that hears that its job is at work.
+type atWork struct {
+	handed
+	signs int
+}
+
+func (a *atWork) Working() { a.signs++ }
+
+// TestOncePassesOnThatItsJobIsAtWork: else a member with much to do would be taken for stuck.
+func TestOncePassesOnThatItsJobIsAtWork(t *testing.T) {
+	source := &atWork{}
+	var o reconcile.Source = &readOnce{Source: source}
+	worker, is := o.(reconcile.Worker)
+	if !is {
+		t.Fatal("it hears nothing")
+	}
+	if worker.Working(); source.signs != 1 {
+		t.Errorf("%d signs", source.signs)
+	}
+	(&readOnce{Source: &source.handed}).Working() // one that does not ask
+}
+
 // TestASecondOnceFindsWhatCameSince: a run that has ended has judged all there was, so all
 // that comes later is late, and its partitions are read once more.
 func TestASecondOnceFindsWhatCameSince(t *testing.T) {

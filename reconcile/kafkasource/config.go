@@ -39,7 +39,8 @@ type Config struct {
 	MaxWait time.Duration
 	// Session is the silence after which the group drops a member, default 30 s.
 	Session time.Duration
-	// Stuck is how long records may wait for somebody to take them, default 5 min. Then the
+	// Stuck is how long records may wait for somebody to take them, or for a sign of work
+	// ([Source.Working]), default 5 min. Then the
 	// member leaves the group, so that another may have its partitions; the next Next joins
 	// again.
 	Stuck time.Duration

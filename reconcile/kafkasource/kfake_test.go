@@ -270,6 +270,21 @@ func TestStuckMemberLeaves(t *testing.T) {
 	a.until(t, stuck, func() bool { return len(a.assigned) == 1 && len(a.values) == 1 })
 }
 
+// One that says that it is at work keeps them.
+func TestAMemberAtWorkStays(t *testing.T) {
+	brokers := broker(t, 1)
+	produce(t, brokers, 0, "a")
+	atWork, a := source(t, brokers, func(c *Config) { c.Stuck = 2 * time.Second }), &seen{}
+	a.until(t, atWork, func() bool { return len(a.assigned) == 1 }) // and takes no record
+	for began := time.Now(); time.Since(began) < 5*time.Second; pause(10 * time.Millisecond) {
+		atWork.Working()
+	}
+	b, err := atWork.Next(t.Context())
+	if err != nil || len(b.Revoked) > 0 || len(b.Records) != 1 {
+		t.Errorf("%+v, %v; want the record that has waited", b, err)
+	}
+}
+
 func TestDeadLettersAndFindings(t *testing.T) { writersWork(t, broker(t, 1)) }
 
 func writersWork(t *testing.T, brokers []string) {

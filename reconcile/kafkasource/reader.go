@@ -168,14 +168,20 @@ func (r *reader) lost(ctx context.Context) error {
 func (r *reader) hand(ctx context.Context, b reconcile.Batch) error {
 	timer := time.NewTimer(r.s.cfg.Stuck)
 	defer timer.Stop()
-	select {
-	case r.s.out <- delivery{Batch: b, partition: r.partition, seek: r.seek}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-r.s.done:
-		return context.Canceled
-	case <-timer.C:
+	for {
+		select {
+		case r.s.out <- delivery{Batch: b, partition: r.partition, seek: r.seek}:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-r.s.done:
+			return context.Canceled
+		case <-timer.C:
+		}
+		if more := r.s.patience(); more > 0 { // it is at work all the same
+			timer.Reset(more)
+			continue
+		}
 		select {
 		case r.stuck <- struct{}{}:
 		default:

@@ -26,6 +26,7 @@ type Source struct {
 	ended  chan struct{} // closed when the member goroutine has ended
 
 	mu    sync.Mutex
+	sign  time.Time         // of work, the last
 	gen   *kafka.Generation // nil between generations
 	seeks map[int]int       // owned partition → how often it was rewound
 }
@@ -66,6 +67,20 @@ func (s *Source) Next(ctx context.Context) (reconcile.Batch, error) {
 			return reconcile.Batch{}, io.EOF
 		}
 	}
+}
+
+// Working implements [reconcile.Worker].
+func (s *Source) Working() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sign = time.Now()
+}
+
+// patience is how much longer nobody has to take what is handed out.
+func (s *Source) patience() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Until(s.sign.Add(s.cfg.Stuck))
 }
 
 func (s *Source) current(d delivery) bool {
