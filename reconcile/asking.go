@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"context"
+	"fmt"
 	"time"
 )
 
@@ -67,10 +68,18 @@ func (r *repairer) refused(ctx context.Context, c Case, out *Repair) (bool, erro
 }
 
 // agreed tells whether what people have said yes to still stands, once the lock is there:
-// waiting for it takes time, in which a yes expires and somebody says no.
-func (r *repairer) agreed(ctx context.Context, key string, amount int64) bool {
+// waiting for it takes time, in which a yes expires and somebody says no. Where it does not,
+// or cannot be read, the next try asks again.
+func (r *repairer) agreed(ctx context.Context, key string, amount int64) error {
 	a, known, err := r.cfg.Approvals.Last(ctx, key)
-	return err == nil && known && a.Amount == amount && a.Status(time.Now()) == StatusApproved
+	switch {
+	case err != nil:
+		r.cfg.Logger.WarnContext(ctx, "approval not read, trying again", "repair", key, "error", err)
+		return fmt.Errorf("%w: approval not read: %w", errBusy, err)
+	case !known || a.Amount != amount || a.Status(time.Now()) != StatusApproved:
+		return fmt.Errorf("%w: the approval does not stand any more", errBusy)
+	}
+	return nil
 }
 
 // settle closes what people were asked for a case. It is false when that must be tried again:

@@ -6,8 +6,8 @@ import (
 )
 
 // finishPatience is how long the end of a stream waits for what may pass, since the last case
-// that was done or found to have to wait: a lock that somebody holds, a database that comes back. Longer than four
-// pauses of a case that fails, so that it is failed or done.
+// that was done or found to have to wait: a lock that somebody holds, a database that comes back. All tries of a case whose hook
+// fails at once fit into it: see pause.
 const finishPatience = time.Minute
 
 // finish is the last step, unless a late event makes a partition come again.

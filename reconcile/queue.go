@@ -29,7 +29,8 @@ type try int
 const (
 	untried try = iota
 	putOff      // it is too early for it
-	failed      // for a reason that may be gone with the next try
+	busy        // for a reason that may be gone with the next try, which is no fault of it
+	failed      // and which is
 )
 
 // shortage is what of a partition had no room in line.
@@ -99,14 +100,37 @@ func (r *repairer) drop(partition int) {
 }
 
 // hurry has everything tried at once that was only too early: nothing more will be read that
-// it could wait for.
+// it could wait for. Pauses are those of the end from now on.
 func (r *repairer) hurry() {
+	r.ending = true
 	for _, d := range r.queue {
 		if d.tries == 0 || d.last == putOff {
 			d.last, d.notBefore = untried, time.Time{}
+		} else if latest := time.Now().Add(r.pause(d.tries)); d.notBefore.After(latest) {
+			d.notBefore = latest
 		}
 	}
 }
+
+// pause is how long a case waits after so many tries that failed: a tick, and twice as long
+// after each. At the end of a stream it is short enough for all that Caps.Tries allows.
+func (r *repairer) pause(tries int) time.Duration {
+	p := r.cfg.Tick
+	for range tries {
+		if p > longestPause/2 {
+			p = max(p, longestPause)
+			break
+		}
+		p *= 2
+	}
+	if r.ending {
+		p = min(p, finishPatience/time.Duration(max(r.cfg.Caps.Tries, 2)))
+	}
+	return p
+}
+
+// longestPause bounds what doubling makes of the pause between two tries.
+const longestPause = 24 * time.Hour
 
 // hope tells when the next case may be tried that might be done then, though nothing more is
 // read; false: there is none.

@@ -74,6 +74,7 @@ type repairer struct {
 	budget   budget
 	calls    calls
 	patience *patience
+	ending   bool         // nothing more will be read, unless something is read again
 	tried    int          // cases, as often as they were
 	early    int          // cases that were found to be too early when they were tried first
 	done     int          // cases; of those that people have decided the ones that are settled: others come again
@@ -128,10 +129,10 @@ func (r *repairer) one(ctx context.Context, d *due, ready func(chain string) boo
 	repair, err := r.attempt(ctx, d.partition, c, ready)
 	switch {
 	case errors.Is(err, errBusy):
-		if d.last != failed {
+		if d.last != busy {
 			r.cfg.Logger.InfoContext(ctx, "repair put off, trying again", "finding", d.finding.ID, "repair", c.ID, "why", err)
 		}
-		d.last, d.notBefore = failed, time.Now().Add(r.cfg.Tick)
+		d.last, d.notBefore = busy, time.Now().Add(r.pause(0))
 		return false
 	case errors.Is(err, errNotNow):
 		if d.last == untried {
@@ -146,7 +147,7 @@ func (r *repairer) one(ctx context.Context, d *due, ready func(chain string) boo
 		r.budget.count(true)
 		r.cfg.Logger.WarnContext(ctx, "repair failed", "finding", d.finding.ID, "repair", c.ID, "tries", d.tries, "error", err)
 		if d.tries < r.cfg.Caps.Tries {
-			d.notBefore = time.Now().Add(r.cfg.Tick << d.tries)
+			d.notBefore = time.Now().Add(r.pause(d.tries))
 			return false
 		}
 		repair.Result, repair.Error = ResultFailed, err.Error()
@@ -155,7 +156,7 @@ func (r *repairer) one(ctx context.Context, d *due, ready func(chain string) boo
 	}
 	decided := d.opens.IsZero()
 	if !decided && !r.settle(ctx, c, repair.Result) {
-		d.last, d.notBefore = failed, time.Now().Add(r.cfg.Tick)
+		d.last, d.notBefore = busy, time.Now().Add(r.pause(0))
 		return false
 	}
 	if !decided {
@@ -232,8 +233,13 @@ func (r *repairer) attempt(ctx context.Context, partition int, c Case, ready fun
 	}
 	c.Most = r.budget.bound(agreed)
 	err = r.cfg.Locker.DoShared(ctx, c.Loser.Key, func(ctx context.Context, g tierlock.Grant) error {
-		if g.Tier != tierlock.Shared || asked && !r.agreed(ctx, c.ID, agreed) {
-			return errNotNow
+		if g.Tier != tierlock.Shared {
+			return fmt.Errorf("%w: granted as %s", errBusy, g.Tier)
+		}
+		if asked {
+			if err := r.agreed(ctx, c.ID, agreed); err != nil {
+				return err
+			}
 		}
 		c.Grant = g
 		var err error
