@@ -34,6 +34,7 @@ type member struct {
 	sealed map[int]int64     // partition → offset of the epoch's last seal there
 	alive  map[int]int64     // partition → offset of its last hello or heartbeat there
 	read   map[int]time.Time // partition → its last report there
+	said   map[int]time.Time // the same as it was told, however far ahead
 	chains map[string]*calm
 }
 
@@ -45,7 +46,7 @@ type begin struct {
 
 func newMember() *member {
 	return &member{
-		begun: map[begin]time.Time{}, last: map[int]int64{}, sealed: map[int]int64{}, alive: map[int]int64{}, read: map[int]time.Time{}, chains: map[string]*calm{},
+		begun: map[begin]time.Time{}, last: map[int]int64{}, sealed: map[int]int64{}, alive: map[int]int64{}, read: map[int]time.Time{}, said: map[int]time.Time{}, chains: map[string]*calm{},
 	}
 }
 
@@ -83,10 +84,13 @@ func (fl *fleet) hear(ev *audit.Event, r *Record, now time.Time) {
 		return // the partition is read again
 	}
 	at := sane(ev.At, now)
-	if at.Before(m.read[r.Partition]) {
+	if ev.At.Before(m.said[r.Partition]) {
 		m.anew() // its clock was set back
 	}
-	m.read[r.Partition] = at
+	if read := m.read[r.Partition]; at.Before(read) { // it is not believed any more how far it is ahead
+		at = read
+	}
+	m.read[r.Partition], m.said[r.Partition] = at, ev.At
 	latest := !at.Before(m.at)
 	if latest {
 		m.at = at
@@ -155,6 +159,7 @@ func lively(ev *audit.Event) bool {
 func (m *member) anew() {
 	m.at = time.Time{}
 	clear(m.read)
+	clear(m.said)
 	for _, c := range m.chains {
 		c.broken = time.Time{}
 		clear(c.since)
@@ -227,6 +232,7 @@ func (fl *fleet) drop(partition int) {
 		delete(m.sealed, partition)
 		delete(m.alive, partition)
 		delete(m.read, partition)
+		delete(m.said, partition)
 		for _, c := range m.chains {
 			delete(c.since, partition)
 		}

@@ -154,3 +154,23 @@ func TestQuietAfterPartitionsWereAway(t *testing.T) {
 		}
 	}
 }
+
+// A clock that is about as far ahead as is still believed is not one that is set back over and
+// over.
+func TestQuietByAClockThatIsAMinuteAhead(t *testing.T) {
+	fl := fleet{by: map[string]*member{}}
+	var now time.Time
+	for i := range 12 {
+		e := beat(0, 1000, 5*i, "shared")
+		now = e.ev.At.Add(-ahead + time.Duration(1-i%2*2)*time.Second)
+		fl.hear(&e.ev, &Record{Offset: int64(i)}, now)
+	}
+	if !fl.quiet("coupon", 20*time.Second, time.Hour, now) {
+		t.Error("not quiet after 55 s")
+	}
+	e := beat(0, 1000, 60, "bypass")
+	fl.hear(&e.ev, &Record{Offset: 12}, now)
+	if fl.quiet("coupon", 20*time.Second, time.Hour, now) {
+		t.Error("quiet while it bypasses")
+	}
+}
