@@ -16,7 +16,9 @@ for mod in . test bench; do
   # What a person reads: packages, failures and what was left out; the rest on failure only.
   grep -E '^(ok|FAIL|panic:|---? ?FAIL|\s+--- FAIL)' "$log" || true
   if [ "${status:-0}" -ne 0 ]; then
-    grep -vE '^(=== (RUN|PAUSE|CONT|NAME)|\s*--- PASS)' "$log" | tail -n 400
+    grep -vE '^(=== (RUN|PAUSE|CONT|NAME)|\s*--- PASS)' "$log" |
+      awk '{ said = said $0 "\n" } /^ok[ \t]/ { said = "" } /^FAIL\t/ { printf "%s", said; said = "" } END { printf "%s", said }' | # of packages that failed
+      tail -n 400
     exit "$status"
   fi
   left=$(grep -c 'left out:' "$log" || true)
