@@ -90,7 +90,7 @@ func storm(t *testing.T, troubles func(*proxy, *servers.RedisServer) []trouble) 
 		f.end()
 		// The next probe of each worker comes within 625 ms; what was in doubt is given
 		// back within a second of its answer. What is still there then, and again after
-		// 300 ms, somebody had better hold.
+		// 300 ms, somebody had better hold; a short run gives a busy machine 5 s.
 		pause(1700 * time.Millisecond)
 		looks = append(looks, lookAt(t, watch, f.name))
 		t.Logf("%s: %d connections so far", f.name, way.Accepted())
