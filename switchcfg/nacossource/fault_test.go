@@ -27,7 +27,7 @@ func listening(t *testing.T, n *nacostest.Server, clients int) {
 
 // TestBadDays leads one client through what a server does on a bad day. One, since the SDK
 // allows all clients of a process together 5 questions a second about one configuration.
-func TestBadDays(t *testing.T) {
+func TestBadDays(t *testing.T) { //nolint:tparallel // its parts are one day, in their order
 	t.Parallel()
 	if !apart(t) {
 		badDays(t)
